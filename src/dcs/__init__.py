@@ -1,0 +1,28 @@
+"""Representations from noisy, unlabelled data: the denoising Cosine-Similarity (dCS) loss.
+
+The parts, from the bottom up (each is imported when it is first used, so that `import dcs` is quick):
+
+- `dcs.functional`: the paper's equations as pure functions on tensors;
+- `dcs.masking` and `dcs.noise`: x -> (x_tilde, b); noise models and noise-level estimators;
+- `dcs.objectives`: losses bound to maskers, called with a model and a batch.
+"""
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "functional", "masking", "noise", "objectives"]
+
+if TYPE_CHECKING:
+    from dcs import functional, masking, noise, objectives
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'dcs' has no attribute {name!r}")
+    return importlib.import_module(f"dcs.{name}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,293 @@
+"""The losses: cosine (Eq. 1), dCS (Eq. 9 and 10), Noise2Void (Eq. 11) and SURE."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dcs._checks import (
+    check_batch,
+    check_finite,
+    check_generator,
+    check_mask,
+    check_number,
+    check_same_shape,
+    check_tensor,
+)
+from dcs.functional._rows import as_rows, compared_entries, count_entries, masked_dot, reduce
+from dcs.functional.weight import RadialLaw, denoising_weight, snr_of_rows
+
+
+def cosine_loss(
+    target: Tensor,
+    prediction: Tensor,
+    mask: Tensor | None = None,
+    *,
+    valid: Tensor | None = None,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute minus the cosine between target and prediction, −⟨u, v⟩/max(‖u‖‖v‖, eps) (Eq. 1).
+
+    Assumes nothing of the noise; against a noisy target it learns the noise too. It does not see the
+    scale of either argument. A sample with ‖u‖‖v‖ <= eps has no direction: it gets the finite value
+    of the formula and no gradient.
+
+    Args:
+        target: (n, ...).
+        prediction: The same shape; the gradient flows to it.
+        mask: True (or 1) where entries count; all entries if None.
+        valid: False on padding, which never counts.
+        eps: Smallest product of norms that is divided by.
+        reduction: `mean` or `sum` over the samples, or `none` for one value each.
+
+    Returns:
+        A scalar, or (n,) with `reduction="none"`.
+
+    Example:
+        >>> cosine_loss(torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0]]))
+        tensor(-0.9600)
+    """
+    check_number("eps", eps, above=0)
+    valid = _check_pair("target", target, "prediction", prediction, valid)
+    b = compared_entries(mask, valid, target)
+    u, v = as_rows(target, valid), as_rows(prediction, valid)
+    cosine, norms2 = _cosine_of_rows(u, v, b, eps)
+    check_finite(norms2.sum(), target=u, prediction=v)
+    return reduce(-cosine, reduction)
+
+
+def denoising_cosine_loss(
+    prediction: Tensor,
+    x: Tensor,
+    x_tilde: Tensor,
+    mask: Tensor | None,
+    *,
+    method: str = "exact",
+    floor: float = 0.2,
+    power: float = 1.0,
+    reduction: str = "mean",
+    noise: str | RadialLaw = "gaussian",
+    samples: int = 100,
+    eta: float | None = None,
+    variant: str = "default",
+    snr: Tensor | None = None,
+    valid: Tensor | None = None,
+    eps: float = 1e-8,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Compute the denoising Cosine-Similarity (dCS) loss, ℓ_CS(b⊙x, b⊙ŝ)/k̂ (Eq. 9, 10, Algorithm 1).
+
+    Assumes zero-mean isotropic noise (A2) that is independent between x and x_tilde (A3). Then, by
+    Theorem 1, the loss with the true k has the mean of the cosine loss to the clean data; k̂ is
+    estimated from x and x_tilde and treated as a constant. A sample that says nothing about a
+    direction (an empty mask, constant data) gets a finite value and no gradient.
+
+    Args:
+        prediction: ŝ = h(x_tilde), (n, ...); the gradient flows to it alone.
+        x: Noisy samples.
+        x_tilde: The masked samples that the model saw, or a second observation of the same things.
+        mask: b, True (or 1) where x was replaced. None compares all entries, for a real second
+            observation.
+        method: How k is computed from ĉ: `exact`, `monte_carlo` or `asymptotic`; see
+            `expected_cosine`, as for `noise` and `samples`.
+        floor: Smallest k that is divided by; see `denoising_weight`, as for `power` and `eta`.
+        power: The weight is 1/k^power.
+        reduction: `mean` or `sum` over the samples, or `none` for one value each.
+        noise: `gaussian` or an isotropic law.
+        samples: Monte Carlo draws a sample.
+        eta: Remark 3's soft weight in place of a floored k.
+        variant: `paper` is Algorithm 1 to the letter, whatever `method`, `floor`, `power`, `noise`
+            and `eta` say.
+        snr: c for each sample, (n,), where it is known better than from x and x_tilde.
+        valid: False on padding, which never counts.
+        eps: See `cosine_loss`.
+        generator: Where Monte Carlo draws come from.
+
+    Returns:
+        A scalar, or (n,) with `reduction="none"`.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0, 0.5, 1.5]])
+        >>> x_tilde, b = torch.tensor([[1.0, 1.0, 0.5, 0.5]]), torch.tensor([[0, 1, 0, 1]])
+        >>> denoising_cosine_loss(torch.ones(1, 4), x, x_tilde, b)
+        tensor(-1.1125)
+    """
+    check_number("eps", eps, above=0)
+    check_generator(generator, x.device)
+    valid = _check_pair("x", x, "prediction", prediction, valid)
+    _check_pair("x", x, "x_tilde", x_tilde)
+    b = compared_entries(mask, valid, x)
+    u, v = as_rows(x, valid), as_rows(prediction, valid)
+    with torch.no_grad():
+        u_tilde = as_rows(x_tilde, valid)
+        estimate, distance2 = snr_of_rows(u, u_tilde, b)
+        weight = denoising_weight(
+            estimate if snr is None else _check_snr(snr, u),
+            count_entries(b, u).clamp(min=1),
+            method=method,
+            noise=noise,
+            full_dim=count_entries(compared_entries(None, valid, x), u).clamp(min=1),
+            samples=samples,
+            floor=floor,
+            power=power,
+            eta=eta,
+            variant=variant,
+            generator=generator,
+        )
+    cosine, norms2 = _cosine_of_rows(u, v, b, eps)
+    check_finite((norms2 + distance2).sum(), x=u, prediction=v, x_tilde=u_tilde)
+    cosine = cosine.detach().where(_is_constant(u, valid), cosine)
+    return reduce(-weight * cosine, reduction)
+
+
+def noise2void_loss(
+    prediction: Tensor,
+    x: Tensor,
+    mask: Tensor | None,
+    *,
+    valid: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute the mean squared error on the masked entries, ‖b⊙(ŝ − x)‖²/‖b‖₁ (Eq. 11).
+
+    Assumes zero-mean noise that is independent between x and x_tilde, given the clean data (A7): the
+    minimiser is then that of the squared error to the clean data (Proposition 2).
+
+    Args:
+        prediction: ŝ = h(x_tilde), (n, ...).
+        x: Noisy samples.
+        mask: b, True (or 1) where x was replaced. None compares all entries: the plain mean squared
+            error, and the Noise2Noise loss if the prediction was made from a second observation.
+        valid: False on padding, which never counts.
+        reduction: `mean` or `sum` over the samples, or `none` for one value each.
+
+    Returns:
+        A scalar, or (n,) with `reduction="none"`; a sample with an empty mask adds 0.
+
+    Example:
+        >>> noise2void_loss(torch.zeros(1, 3), torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1, 0, 1]]))
+        tensor(5.)
+    """
+    valid = _check_pair("x", x, "prediction", prediction, valid)
+    b = compared_entries(mask, valid, x)
+    u, v = as_rows(x, valid), as_rows(prediction, valid)
+    difference = v - u
+    error2 = masked_dot(difference, difference, b)
+    check_finite(error2.sum(), x=u, prediction=v)
+    return reduce(error2 / count_entries(b, u).clamp(min=1), reduction)
+
+
+def sure_loss(
+    model: Callable[[Tensor], Tensor],
+    x: Tensor,
+    sigma: Tensor | float,
+    *,
+    step: float = 1e-3,
+    valid: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute Stein's unbiased risk estimate with a Monte Carlo divergence (MC-SURE).
+
+    Assumes Gaussian noise of known standard deviation, independent from entry to entry. The mean over
+    the entries of (h(x) − x)² − σ² + (2σ²/ε)·n·(h(x + εn) − h(x)), n ~ N(0, I), then has the mean of
+    the squared error to the clean data. A wrong σ biases it; both passes are differentiated.
+
+    Args:
+        model: h; called twice, the second time on a slightly perturbed input.
+        x: Noisy samples (n, ...).
+        sigma: One number, one a sample (n,), or anything that broadcasts against `x`.
+        step: ε, for data of about unit range: smaller gives rounding error, larger a biased slope.
+        valid: False on padding, which never counts.
+        generator: Where n is drawn from.
+        reduction: `mean` or `sum` over the samples, or `none` for one value each.
+
+    Returns:
+        A scalar, or (n,) with `reduction="none"`; it may be negative.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0]])
+        >>> sure_loss(lambda x: torch.zeros_like(x), x, 0.5)  # E‖0 − s‖²/D is estimated by mean(x²) − σ²
+        tensor(2.2500)
+    """
+    check_batch("x", x)
+    check_generator(generator, x.device)
+    valid = None if valid is None else check_mask("valid", valid, x)
+    check_number("step", step, above=0)
+    if step < 8 * torch.finfo(x.dtype).eps:
+        raise ValueError(
+            f"step {step:g} is lost in the rounding of {x.dtype}: use float32, or step of at least "
+            f"{8 * torch.finfo(x.dtype).eps:.1g}"
+        )
+    sigma2 = _check_sigma(sigma, x).square()
+    probe = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    # Mixed precision would round away the small difference of the two passes.
+    with torch.autocast(x.device.type, enabled=False):
+        prediction = model(x)
+        perturbed = model(x + step * probe)
+    _check_pair("x", x, "model(x)", prediction)
+    residual = as_rows(prediction, valid) - as_rows(x, valid)
+    slope = as_rows(probe, valid) * (as_rows(perturbed, valid) - as_rows(prediction, valid))
+    risk = residual.square() + sigma2 * (slope * (2 / step) - 1)
+    b = compared_entries(None, valid, x)
+    total = masked_dot(risk, torch.ones_like(risk), b)
+    check_finite(total.sum(), x=x, **{"model(x)": prediction})
+    return reduce(total / count_entries(b, risk).clamp(min=1), reduction)
+
+
+def _check_pair(
+    name: str, value: Tensor, other_name: str, other: Tensor, valid: Tensor | None = None
+) -> Tensor | None:
+    """Check two batches of one shape; return the validity mask in that shape."""
+    check_batch(name, value)
+    check_batch(other_name, other)
+    check_same_shape(other_name, other, name, value)
+    return None if valid is None else check_mask("valid", valid, value)
+
+
+def _check_snr(snr: Tensor, rows: Tensor) -> Tensor:
+    check_tensor("snr", snr)
+    if snr.shape != rows.shape[:1]:
+        raise ValueError(f"snr must have one value a sample, ({len(rows)},), got {tuple(snr.shape)}")
+    if not bool((snr >= 0).all()):
+        raise ValueError("snr must be >= 0 and not NaN: it is a ratio of norms")
+    return snr.to(rows)
+
+
+def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
+    """σ as rows that broadcast against x's rows."""
+    if not isinstance(sigma, Tensor):
+        check_number("sigma", sigma, at_least=0)
+        return torch.tensor([[float(sigma)]], dtype=torch.promote_types(x.dtype, torch.float32)).to(x.device)
+    check_tensor("sigma", sigma)
+    if not bool(((sigma >= 0) & sigma.isfinite()).all()):
+        raise ValueError("sigma must be finite and not negative: it is a standard deviation")
+    if sigma.shape == x.shape[:1]:
+        sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
+    try:
+        return as_rows(sigma.to(x.device).broadcast_to(x.shape))
+    except RuntimeError:
+        raise ValueError(
+            f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
+            f"{tuple(x.shape)}, got shape {tuple(sigma.shape)}"
+        ) from None
+
+
+def _cosine_of_rows(u: Tensor, v: Tensor, b: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    """The cosine of each pair of checked rows, and ‖u‖² + ‖v‖², which is finite if they are."""
+    u_norm2, v_norm2 = masked_dot(u, u, b), masked_dot(v, v, b)
+    tiny = torch.finfo(u.dtype).tiny  # keeps the slope of the square root finite
+    product = u_norm2.clamp(min=tiny).sqrt() * v_norm2.clamp(min=tiny).sqrt()
+    cosine = masked_dot(u, v, b) / product.clamp(min=eps)
+    return cosine.where(product > eps, cosine.detach()), u_norm2 + v_norm2
+
+
+def _is_constant(u: Tensor, valid: Tensor | None) -> Tensor:
+    """Whether all valid entries of a row are equal, (n,)."""
+    if valid is None:
+        low, high = u.aminmax(dim=1)
+        return low == high
+    valid = valid.reshape(u.shape)
+    return u.where(valid, math.inf).amin(1) >= u.where(valid, -math.inf).amax(1)

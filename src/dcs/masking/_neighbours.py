@@ -1,0 +1,101 @@
+"""Which neighbour to copy: uniform among those inside the data, or inside its valid part."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+# Tables for a quick choice are made up to this size: more would not stay in the processor's cache.
+_MOST_CHOICES = 4096
+_MOST_ENTRIES = 2**18
+
+
+class Neighbourhood(NamedTuple):
+    """The legal neighbours of each entry, which depend only on how near it is to which borders."""
+
+    kind: Tensor  # (entries of a sample,): what kind of place an entry is in
+    legal: Tensor  # (kinds,): number of legal neighbours
+    step: Tensor  # (kinds, window): the steps, in flat memory, to them; legal ones first
+
+
+def neighbourhood(
+    shape: tuple[int, ...], radii: tuple[int, ...], centre: bool, device: torch.device
+) -> Neighbourhood:
+    """Tabulate the neighbours within `radii` in a sample of the given shape.
+
+    Along one axis there are 2r + 1 kinds of places: r at either end, numbered inwards from 0 and outwards
+    to 2r, and the interior, number r, where all of −r…r is inside. Kinds combine over the axes.
+    """
+    kind = torch.zeros((), dtype=torch.int64)
+    step = torch.zeros(1, dtype=torch.int64)
+    legal = torch.ones((1, 1), dtype=torch.uint8)
+    for axis, (size, radius) in enumerate(zip(shape, radii, strict=True)):
+        entry, place = torch.arange(size), torch.arange(2 * radius + 1)[:, None]
+        before, after = entry.clamp(max=radius), (size - 1 - entry).clamp(max=radius)
+        kind = kind[..., None] * (2 * radius + 1) + (before + radius - after)
+        delta = torch.arange(-radius, radius + 1)
+        step = (step[:, None] + delta * math.prod(shape[axis + 1 :])).flatten()
+        legal = torch.kron(legal, ((-place <= delta) & (delta <= 2 * radius - place)).byte())
+    if not centre:
+        middle = len(step) // 2
+        step = torch.cat([step[:middle], step[middle + 1 :]])
+        legal = torch.cat([legal[:, :middle], legal[:, middle + 1 :]], dim=1)
+    order = legal.argsort(dim=1, descending=True, stable=True)
+    return Neighbourhood(*(table.to(device) for table in (kind.flatten(), legal.sum(1), step[order])))
+
+
+class QuickChoice(NamedTuple):
+    """`Neighbourhood` laid out so that one number in [−choices/2, choices/2) picks any entry's neighbour."""
+
+    choices: int  # a common multiple of the numbers of neighbours
+    middle: Tensor  # of an entry's choices in `step`, for the entries of one or several samples
+    step: Tensor  # (kinds · choices,): each legal neighbour equally often
+
+    def sources(self, position: Tensor, choice: Tensor, total: int) -> Tensor:
+        """The chosen neighbours of some positions in a flat batch of `total` entries."""
+        entry = position if len(self.middle) == total else position % len(self.middle)
+        return self.step.index_select(0, self.middle.index_select(0, entry).add_(choice)).add_(position)
+
+
+def quick_choice(near: Neighbourhood, n: int) -> QuickChoice | None:
+    """Make the tables for batches of n samples, or None where they would be too large."""
+    counts = near.legal.tolist()
+    choices = math.lcm(2, *counts)
+    if choices > _MOST_CHOICES:
+        return None
+    step = [near.step[kind, :count].repeat_interleave(choices // count) for kind, count in enumerate(counts)]
+    # Tabulating the entries of the whole batch, if it is not too large, spares a division.
+    samples = n if n * len(near.kind) <= _MOST_ENTRIES else 1
+    middle = (near.kind * choices + choices // 2).int().repeat(samples)
+    return QuickChoice(choices, middle, torch.cat(step))
+
+
+def draw_sources(
+    position: Tensor, near: Neighbourhood, valid: Tensor | None, generator: Generator | None
+) -> tuple[Tensor, Tensor | None]:
+    """Draw a legal neighbour for each position.
+
+    Returns:
+        The sources, and which positions have one, or None for all: some may be surrounded by padding.
+    """
+    kind = near.kind.index_select(0, position % len(near.kind))
+    count = near.legal.index_select(0, kind)
+    # U·count rounds to less than count for every float32 U < 1: the choice is always legal.
+    choice = torch.rand(position.shape, device=position.device, generator=generator).mul_(count).long()
+    window = near.step.shape[1]
+    source = position + near.step.view(-1).index_select(0, choice.add_(kind, alpha=window))
+    if valid is None:
+        return source, None
+    # A draw that fell on padding is repeated among the valid neighbours: uniform on them, overall.
+    valid = valid.reshape(-1)
+    padded = (~valid[source]).nonzero().squeeze(1)
+    candidate = position[padded, None] + near.step[kind[padded]]
+    legal = torch.arange(window, device=position.device) < count[padded, None]
+    legal &= valid[candidate.where(legal, 0)]
+    rank = torch.rand(legal.shape, device=position.device, generator=generator).masked_fill(~legal, -1.0)
+    best = rank.max(dim=1)
+    source[padded] = candidate.gather(1, best.indices[:, None]).squeeze(1)
+    found = torch.ones_like(position, dtype=torch.bool)
+    found[padded] = best.values >= 0
+    return source, found

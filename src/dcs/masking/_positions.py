@@ -1,0 +1,116 @@
+"""Where to mask: ascending positions in a flat batch."""
+
+import math
+import sys
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+# Which half of a 64-bit integer, seen as two of 32 bits, is the low one.
+_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
+
+
+class Draws(NamedTuple):
+    """Positions of a Bernoulli process."""
+
+    position: Tensor  # ascending
+    choice: Tensor  # uniform in [−choices/2, choices/2), one for each position
+    longest_gap: int
+
+
+def bernoulli_positions(
+    total: int, rho: float, choices: int, generator: Generator | None, device: torch.device
+) -> Draws:
+    """Where `total` iid Bernoulli(rho) draws are 1, with a uniform choice, out of an even number, for each.
+
+    The positions are sums of geometric gaps, so that the work follows what is masked: a gap is
+    ⌊log((1 − rho)·U)/log(1 − rho)⌋ with U uniform, since that is >= g with probability (1 − rho)^(g − 1).
+    One random word r of 32 bits (signed) gives both: in the product r·choices the high word is the choice
+    and the low word, independent of it to a resolution of choices/2³², is U.
+    """
+    expected = total * rho
+    draws = int(expected + 5 * math.sqrt(expected)) + 16  # enough but once in millions of calls
+    positions, chosen, last, longest = [], [], -1, 1
+    while True:
+        words = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
+        words = words.random_(-(2**63), None, generator=generator).view(torch.int32)
+        product = words.long().mul_(choices).view(torch.int32)
+        gap = _geometric(product[_LOW::2], rho) if rho < 1 else torch.ones_like(words)
+        longest = max(longest, int(gap.max()))
+        gap[0].add_(last)
+        position = gap.cumsum(0)
+        end = int(torch.searchsorted(position, total))
+        positions.append(position[:end])
+        chosen.append(product[_HIGH::2][:end])
+        if end < len(position):
+            break
+        last = int(position[-1])
+    if len(positions) == 1:
+        return Draws(positions[0], chosen[0], longest)
+    return Draws(torch.cat(positions), torch.cat(chosen), longest)
+
+
+def _geometric(words: Tensor, rho: float) -> Tensor:
+    """Gaps >= 1 from random words, seen as numbers U in (0, 1) of 24 bits (53 where gaps are long)."""
+    words = words.float() if rho > 0.01 else words.double()
+    margin = 2**8 if rho > 0.01 else 1  # one step of that precision: keeps U inside (0, 1)
+    scale = (1 - rho) / (2**32 + 2 * margin)
+    uniform = torch.add(words.new_tensor((2**31 + margin) * scale), words, alpha=scale)
+    gap: Tensor = uniform.log_().mul_(1 / math.log1p(-rho)).int()
+    return gap
+
+
+def stratified_positions(
+    n: int,
+    grid: tuple[int, ...],
+    radii: tuple[int, ...],
+    rho: float,
+    generator: Generator | None,
+    device: torch.device,
+) -> Tensor:
+    """One position in each box of volume 1/rho of the axes that have a radius.
+
+    The sides of a box are not rounded to entries: rounded boxes would miss rho.
+    """
+    side = (1 / rho) ** (1 / sum(radius > 0 for radius in radii))
+    boxes = [math.ceil(size / side) if radius else size for size, radius in zip(grid, radii, strict=True)]
+    position = torch.arange(n, device=device).reshape(-1, *[1] * len(grid))
+    inside = torch.ones((), dtype=torch.bool, device=device)
+    for axis, (size, radius, count) in enumerate(zip(grid, radii, boxes, strict=True)):
+        coordinate = torch.arange(count, device=device).reshape(-1, *[1] * (len(grid) - 1 - axis))
+        if radius:
+            offset = torch.rand((n, *boxes), device=device, generator=generator)
+            coordinate = ((coordinate + offset) * side).long()
+            inside = inside & (coordinate < size)
+        position = position * size + coordinate
+    # Where a side is not whole, two boxes may draw the same entry.
+    distinct: Tensor = torch.unique(position[inside.expand(position.shape)])
+    return distinct
+
+
+def top_up(
+    masked: Tensor, position: Tensor, least: int, valid: Tensor | None, generator: Generator | None
+) -> Tensor:
+    """Positions to add, drawn uniformly, to samples in which fewer than `least` are masked.
+
+    Args:
+        masked: (n, entries), True at `position`; the added positions are set too.
+        position: Ascending.
+        least: How many positions a sample needs; one with fewer valid entries gets them all.
+        valid: (n, entries) or None.
+        generator: Where they are drawn from.
+    """
+    n, size = masked.shape
+    bounds = torch.searchsorted(position, torch.arange(0, (n + 1) * size, size, device=position.device))
+    short = (bounds.diff() < least).nonzero().squeeze(1)
+    if not len(short):
+        return short
+    rank = torch.rand((len(short), size), device=position.device, generator=generator)
+    rank = rank.masked_fill(masked[short], 2.0)  # what is masked counts first
+    if valid is not None:
+        rank = rank.masked_fill(~valid[short], -1.0)
+    top = rank.topk(least, dim=1)
+    added = (short[:, None] * size + top.indices)[(top.values >= 0) & (top.values < 1.5)]
+    masked.view(-1).index_fill_(0, added, True)
+    return added

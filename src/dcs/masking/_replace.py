@@ -1,0 +1,119 @@
+"""The one masking procedure behind all maskers."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from dcs._checks import check_finite, check_generator, check_mask
+from dcs.masking._neighbours import Neighbourhood, QuickChoice, draw_sources, neighbourhood, quick_choice
+from dcs.masking._positions import bernoulli_positions, stratified_positions, top_up
+
+
+def replace_by_neighbours(
+    x: Tensor,
+    radii: tuple[int, ...],
+    *,
+    rho: float,
+    min_masked: int,
+    centre: bool = False,
+    stratified: bool = False,
+    shared: bool = False,
+    valid: Tensor | None = None,
+    generator: Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Replace random entries by neighbours at most `radii` away, one radius for each axis after the batch.
+
+    Axes of radius 0 (channels) hold no neighbours. Where they share a mask, it is drawn on a grid in which
+    they have length 1, and then copied along them.
+    """
+    check_generator(generator, x.device)
+    n, grid, size, copies, near, quick = _plan(x.shape, radii, centre, shared, x.device)
+    least = -(-min_masked // copies)
+    if least > size:
+        raise ValueError(f"min_masked is {min_masked}, but a sample of x has only {size * copies} entries")
+    data = x
+    if valid is not None:
+        valid = check_mask("valid", valid, x)
+        data = x.where(valid, 0)
+        if copies > 1:
+            valid = valid.amin([axis + 1 for axis, length in enumerate(grid) if length == 1])
+        valid = valid.reshape(n, size)
+    check_finite(data.sum(dtype=torch.promote_types(x.dtype, torch.float32)), x=data)
+
+    longest_gap = n * size  # where nothing better is known
+    if stratified:
+        position = stratified_positions(n, grid, radii, rho, generator, x.device)
+    else:
+        choices = quick.choices if quick else 2
+        position, choice, longest_gap = bernoulli_positions(n * size, rho, choices, generator, x.device)
+    pairs = []  # of source and position
+    remaining = position
+    if quick and valid is None and not stratified:
+        pairs.append((quick.sources(position, choice, n * size), position))
+        remaining = position[:0]
+    elif valid is not None:
+        longest_gap = n * size
+        remaining = position = position[valid.view(-1)[position]]
+    masked = torch.zeros(n * size, dtype=torch.bool, device=x.device)
+    masked.scatter_(0, position, masked.new_ones(1).expand(position.shape))
+    if longest_gap * least > size:  # otherwise no sample can have fewer
+        added = top_up(masked.view(n, size), position, least, valid, generator)
+        remaining = torch.cat([remaining, added])
+    if len(remaining):
+        source, found = draw_sources(remaining, near, valid, generator)
+        if found is not None:
+            masked[remaining[~found]] = False
+            source, remaining = source[found], remaining[found]
+        pairs.append((source, remaining))
+
+    flat = x.reshape(-1)
+    x_tilde = flat.clone()
+    for pair in pairs:
+        source, position = pair if copies == 1 else (_along_channels(p, x.shape[1:], grid) for p in pair)
+        x_tilde.scatter_(0, position, flat.index_select(0, source))
+    if copies > 1:
+        masked = masked.view(n, *grid).expand(x.shape).contiguous()
+    return x_tilde.view(x.shape), masked.view(x.shape)
+
+
+class _Plan(NamedTuple):
+    """What masking needs to know of a shape; made once for each."""
+
+    n: int
+    grid: tuple[int, ...]  # the shape of a sample on which positions are drawn
+    size: int  # entries of the grid
+    copies: int  # how many entries of x stand behind one of the grid
+    near: Neighbourhood
+    quick: QuickChoice | None
+
+
+@lru_cache(maxsize=16)
+def _plan(
+    shape: torch.Size, radii: tuple[int, ...], centre: bool, shared: bool, device: torch.device
+) -> _Plan:
+    n, *lengths = shape
+    for length, radius in zip(lengths, radii, strict=True):
+        if 2 * radius + 1 > length:
+            raise ValueError(
+                f"the window of radius {radius} ({2 * radius + 1} entries) is larger than the data: x has "
+                f"{length} entries along that axis (shape {tuple(shape)}); use a smaller radius or delta"
+            )
+    grid = tuple(
+        1 if shared and not radius else length for length, radius in zip(lengths, radii, strict=True)
+    )
+    size = math.prod(grid)
+    near = neighbourhood(grid, radii, centre, device)
+    return _Plan(n, grid, size, math.prod(lengths) // size, near, quick_choice(near, n))
+
+
+def _along_channels(position: Tensor, shape: torch.Size, grid: tuple[int, ...]) -> Tensor:
+    """Positions on the grid as positions in x, once for each channel."""
+    entry = torch.arange(shape.numel(), device=position.device).reshape(shape)
+    channels = [axis for axis, length in enumerate(grid) if length == 1]
+    space = [axis for axis in range(len(shape)) if axis not in channels]
+    entry = entry.permute(*space, *channels).reshape(math.prod(grid), -1)
+    sample, place = position // len(entry), position % len(entry)
+    return (sample[:, None] * entry.numel() + entry[place]).flatten()

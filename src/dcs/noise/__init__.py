@@ -1,0 +1,15 @@
+"""Noise: isotropic laws, makers of noisy data, and estimators of the noise level."""
+
+from dcs.noise.corruption import add
+from dcs.noise.isotropic import Gaussian, GaussianScaleMixture, IsotropicNoise, Radial, Sphere
+from dcs.noise.level import estimate_sigma
+
+__all__ = [
+    "Gaussian",
+    "GaussianScaleMixture",
+    "IsotropicNoise",
+    "Radial",
+    "Sphere",
+    "add",
+    "estimate_sigma",
+]

@@ -1,0 +1,158 @@
+"""How noisy is it? Estimators of σ from noisy data alone."""
+
+import math
+from typing import Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dcs._checks import check_batch, check_choice, check_finite, check_integer
+
+_CHUNK = 2**22  # patch entries handled at once
+# Daubechies' high-pass filter with two vanishing moments (db2).
+_HIGH_PASS = (-0.48296291314469025, 0.836516303737469, -0.22414386804185735, -0.12940952255092145)
+
+
+@overload
+def estimate_sigma(
+    x: Tensor | np.ndarray,
+    method: str = ...,
+    *,
+    per_image: Literal[False] = ...,
+    ndim: int | None = ...,
+    patch: int | None = ...,
+    stride: int | None = ...,
+) -> float: ...
+
+
+@overload
+def estimate_sigma(
+    x: Tensor | np.ndarray,
+    method: str = ...,
+    *,
+    per_image: Literal[True],
+    ndim: int | None = ...,
+    patch: int | None = ...,
+    stride: int | None = ...,
+) -> Tensor: ...
+
+
+def estimate_sigma(
+    x: Tensor | np.ndarray,
+    method: str = "chen2015",
+    *,
+    per_image: bool = False,
+    ndim: int | None = None,
+    patch: int | None = None,
+    stride: int | None = None,
+) -> float | Tensor:
+    """Estimate the standard deviation of additive white noise.
+
+    `chen2015` (Chen, Zhu & Heng, ICCV 2015) assumes Gaussian noise and signals whose patches fill only few
+    directions: the small eigenvalues of the patches' covariance are then σ². `mad` (Donoho & Johnstone 1994)
+    assumes that the finest diagonal wavelet coefficients are mostly noise and takes their median size.
+    Texture that is as fine as a pixel looks like noise to both; see docs/noise-level.md.
+
+    Args:
+        x: Noisy data (n, ...) whose last `ndim` axes are space or time; axes before them count as
+            separate images of the sample.
+        method: `chen2015` or `mad`.
+        per_image: One estimate a sample, (n,), instead of one for all.
+        ndim: 1 or 2; by default 1 for data (n, d) and 2 otherwise.
+        patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and no more than x has.
+        stride: Distance between patches: by default 3, or 1 with `per_image`.
+
+    Returns:
+        σ̂, a number; with `per_image` a float64 tensor (n,).
+
+    Example:
+        >>> noise = torch.randn(20, 64, 64, generator=torch.Generator().manual_seed(0))
+        >>> round(estimate_sigma(1 + 0.3 * noise), 3)
+        0.297
+    """
+    if isinstance(x, np.ndarray):
+        x = torch.from_numpy(np.ascontiguousarray(x))
+    check_batch("x", x)
+    check_choice("method", method, ("chen2015", "mad"))
+    check_finite(x.sum(dtype=torch.float64), x=x)
+    ndim = min(2, x.ndim - 1) if ndim is None else ndim
+    if ndim not in (1, 2) or x.ndim <= ndim:
+        raise ValueError(f"ndim must be 1 or 2 and leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
+    space = x.shape[-ndim:]
+    images = x.detach().reshape(len(x), -1, *space)
+    if method == "mad":
+        if min(space) < 8:
+            raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
+        sigma = _median_deviation(images, per_image)
+        return sigma if per_image else float(sigma)
+    side = min(patch or (5 if per_image else 8), *space)
+    step = stride or (1 if per_image else 3)
+    check_integer("patch", side, at_least=2)
+    check_integer("stride", step, at_least=1)
+    count = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
+    count *= 1 if per_image else len(x)
+    if count <= side**ndim:
+        raise ValueError(
+            f"x has only {count} patches of {side**ndim} entries{' an image' if per_image else ''}, too few "
+            f"for a covariance: use a smaller patch or stride{', or per_image=False' if per_image else ''}"
+        )
+    sigma = _small_eigenvalues(_covariance(images, side, step, per_image)).clamp(min=0).sqrt()
+    return sigma if per_image else float(sigma)
+
+
+def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor:
+    """Covariance (divided by N) of all patches of d entries: (n, d, d), or (d, d) pooled; in float64."""
+    d = side ** (images.ndim - 2)
+    groups = len(images) if per_image else 1
+    outer = images.new_zeros((groups, d, d), dtype=torch.float64)
+    total = images.new_zeros((groups, 1, d), dtype=torch.float64)
+    count = 0
+    at_once = max(1, _CHUNK // (images[0].numel() * d // step ** (images.ndim - 2)))
+    for start in range(0, len(images), at_once):
+        patches = images[start : start + at_once]
+        for axis in range(2, images.ndim):
+            patches = patches.unfold(axis, side, step)
+        patches = patches.reshape(len(patches) if per_image else 1, -1, d).double()
+        rows = slice(start, start + at_once) if per_image else slice(None)
+        outer[rows] += patches.mT @ patches
+        total[rows] += patches.sum(1, keepdim=True)
+        count = patches.shape[1] if per_image else count + patches.shape[1]
+    mean = total / count
+    covariance = outer / count - mean.mT @ mean
+    return covariance if per_image else covariance[0]
+
+
+def _small_eigenvalues(covariance: Tensor) -> Tensor:
+    """σ²: the mean of the smallest eigenvalues, as many as make it their median too.
+
+    The largest eigenvalue is dropped until as many of the others lie above their mean as below.
+    """
+    eigenvalues: Tensor = torch.linalg.eigvalsh(covariance)  # ascending
+    d = eigenvalues.shape[-1]
+    means = eigenvalues.cumsum(-1) / torch.arange(1, d + 1, device=eigenvalues.device)
+    kept = torch.ones(d, d, dtype=torch.bool, device=eigenvalues.device).tril()  # row i keeps i + 1 of them
+    above = (kept & (eigenvalues[..., None, :] > means[..., :, None])).sum(-1)
+    below = (kept & (eigenvalues[..., None, :] < means[..., :, None])).sum(-1)
+    last = torch.where(above == below, torch.arange(d, device=eigenvalues.device), 0).amax(-1)
+    return means.gather(-1, last[..., None]).squeeze(-1)
+
+
+def _median_deviation(images: Tensor, per_image: bool) -> Tensor:
+    """Median absolute diagonal detail of a one-level wavelet transform, over that of N(0, 1)."""
+    details = images.double()
+    kernel = details.new_tensor(_HIGH_PASS)
+    for axis in range(2, images.ndim):
+        moved = details.movedim(axis, -1)
+        rows = functional.conv1d(moved.reshape(-1, 1, moved.shape[-1]), kernel[None, None], stride=2)
+        details = rows.reshape(*moved.shape[:-1], -1).movedim(-1, axis)
+    size = details.abs().flatten(1)
+    median = torch.quantile(size, 0.5, dim=1) if per_image else _median(size.flatten())
+    return median / 0.6744897501960817
+
+
+def _median(values: Tensor) -> Tensor:
+    middle = len(values) // 2
+    ordered = values.sort().values
+    return (ordered[middle] + ordered[-middle - 1]) / 2
