@@ -6,23 +6,26 @@ from torch import Tensor
 from dcs._checks import check_choice, check_mask
 
 
-def as_rows(x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """(n, ...) as (n, D) in float32 or better, with padding (where `valid` is false) set to zero."""
-    rows = x.reshape(len(x), -1).to(torch.promote_types(x.dtype, torch.float32))
-    return rows if valid is None else rows.where(valid.reshape(len(x), -1), 0)
-
-
 def compared_entries(mask: Tensor | None, valid: Tensor | None, x: Tensor) -> Tensor | None:
     """The entries that count as rows of 0.0 and 1.0, or None where all of them do."""
+    counted = valid
     if mask is not None:
-        mask = check_mask("mask", mask, x)
+        counted = check_mask("mask", mask, x)
         if valid is not None:
-            mask = mask & valid
-    else:
-        mask = valid
-    if mask is None:
-        return None
-    return mask.reshape(len(x), -1).to(torch.promote_types(x.dtype, torch.float32))
+            counted = counted & valid
+    return None if counted is None else as_rows(counted.to(x.dtype))
+
+
+def as_rows(x: Tensor, b: Tensor | None = None, valid: Tensor | None = None) -> Tensor:
+    """(n, ...) as (n, D) in float32 or better, zero where `b` is 0 and on padding.
+
+    What `b` leaves out is multiplied by zero rather than overwritten: a NaN there still shows in a sum, so
+    that data can be checked by norms that are needed anyway. Padding may hold anything.
+    """
+    rows = x.reshape(len(x), -1).to(torch.promote_types(x.dtype, torch.float32))
+    if valid is not None:
+        rows = rows.where(valid.reshape(rows.shape), 0)
+    return rows if b is None else rows * b
 
 
 def count_entries(b: Tensor | None, rows: Tensor) -> Tensor:
@@ -30,14 +33,9 @@ def count_entries(b: Tensor | None, rows: Tensor) -> Tensor:
     return rows.new_full((len(rows),), rows.shape[1]) if b is None else b.sum(1)
 
 
-def masked_dot(u: Tensor, v: Tensor, b: Tensor | None) -> Tensor:
-    """⟨b⊙u, b⊙v⟩ for each row, (n,).
-
-    Entries outside of b are multiplied by zero rather than skipped: a NaN among them still shows,
-    which is what lets the caller check its data at no cost.
-    """
-    dot: Tensor = torch.linalg.vecdot(u if b is None else u * b, v)
-    return dot
+def dot(u: Tensor, v: Tensor) -> Tensor:
+    """⟨u, v⟩ of each pair of rows, (n,); not a product of matrices, which autocast would round."""
+    return (u * v).sum(1)
 
 
 def reduce(values: Tensor, reduction: str) -> Tensor:

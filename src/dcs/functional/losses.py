@@ -15,7 +15,7 @@ from dcs._checks import (
     check_same_shape,
     check_tensor,
 )
-from dcs.functional._rows import as_rows, compared_entries, count_entries, masked_dot, reduce
+from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce
 from dcs.functional.weight import RadialLaw, denoising_weight, snr_of_rows
 
 
@@ -52,8 +52,8 @@ def cosine_loss(
     check_number("eps", eps, above=0)
     valid = _check_pair("target", target, "prediction", prediction, valid)
     b = compared_entries(mask, valid, target)
-    u, v = as_rows(target, valid), as_rows(prediction, valid)
-    cosine, norms2 = _cosine_of_rows(u, v, b, eps)
+    u, v = as_rows(target, b, valid), as_rows(prediction, b, valid)
+    cosine, norms2 = _cosine_of_rows(u, v, eps)
     check_finite(norms2.sum(), target=u, prediction=v)
     return reduce(-cosine, reduction)
 
@@ -119,10 +119,10 @@ def denoising_cosine_loss(
     valid = _check_pair("x", x, "prediction", prediction, valid)
     _check_pair("x", x, "x_tilde", x_tilde)
     b = compared_entries(mask, valid, x)
-    u, v = as_rows(x, valid), as_rows(prediction, valid)
+    u, v = as_rows(x.detach(), b, valid), as_rows(prediction, b, valid)
     with torch.no_grad():
-        u_tilde = as_rows(x_tilde, valid)
-        estimate, distance2 = snr_of_rows(u, u_tilde, b)
+        u_tilde = as_rows(x_tilde, b, valid)
+        estimate, distance2 = snr_of_rows(u, u_tilde)
         weight = denoising_weight(
             estimate if snr is None else _check_snr(snr, u),
             count_entries(b, u).clamp(min=1),
@@ -136,9 +136,10 @@ def denoising_cosine_loss(
             variant=variant,
             generator=generator,
         )
-    cosine, norms2 = _cosine_of_rows(u, v, b, eps)
+    cosine, norms2 = _cosine_of_rows(u, v, eps)
     check_finite((norms2 + distance2).sum(), x=u, prediction=v, x_tilde=u_tilde)
-    cosine = cosine.detach().where(_is_constant(u, valid), cosine)
+    if bool((distance2 == 0).any()):  # as it is in constant data, and in few other cases
+        cosine = cosine.detach().where(_is_constant(x, valid), cosine)
     return reduce(-weight * cosine, reduction)
 
 
@@ -172,9 +173,9 @@ def noise2void_loss(
     """
     valid = _check_pair("x", x, "prediction", prediction, valid)
     b = compared_entries(mask, valid, x)
-    u, v = as_rows(x, valid), as_rows(prediction, valid)
+    u, v = as_rows(x, b, valid), as_rows(prediction, b, valid)
     difference = v - u
-    error2 = masked_dot(difference, difference, b)
+    error2 = dot(difference, difference)
     check_finite(error2.sum(), x=u, prediction=v)
     return reduce(error2 / count_entries(b, u).clamp(min=1), reduction)
 
@@ -228,12 +229,12 @@ def sure_loss(
         prediction = model(x)
         perturbed = model(x + step * probe)
     _check_pair("x", x, "model(x)", prediction)
-    residual = as_rows(prediction, valid) - as_rows(x, valid)
-    slope = as_rows(probe, valid) * (as_rows(perturbed, valid) - as_rows(prediction, valid))
-    risk = residual.square() + sigma2 * (slope * (2 / step) - 1)
+    h_x = as_rows(prediction, None, valid)
+    slope = as_rows(probe) * (as_rows(perturbed, None, valid) - h_x)
+    risk = (h_x - as_rows(x, None, valid)).square() + sigma2 * (slope * (2 / step) - 1)
     b = compared_entries(None, valid, x)
-    total = masked_dot(risk, torch.ones_like(risk), b)
-    check_finite(total.sum(), x=x, **{"model(x)": prediction})
+    total = (risk if b is None else risk * b).sum(1)
+    check_finite(total.sum(), x=as_rows(x, None, valid), **{"model(x)": h_x})
     return reduce(total / count_entries(b, risk).clamp(min=1), reduction)
 
 
@@ -267,7 +268,7 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
     if sigma.shape == x.shape[:1]:
         sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
     try:
-        return as_rows(sigma.to(x.device).broadcast_to(x.shape))
+        return as_rows(sigma.to(x.device, torch.promote_types(x.dtype, torch.float32)).broadcast_to(x.shape))
     except RuntimeError:
         raise ValueError(
             f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
@@ -275,19 +276,19 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
         ) from None
 
 
-def _cosine_of_rows(u: Tensor, v: Tensor, b: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+def _cosine_of_rows(u: Tensor, v: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """The cosine of each pair of checked rows, and ‖u‖² + ‖v‖², which is finite if they are."""
-    u_norm2, v_norm2 = masked_dot(u, u, b), masked_dot(v, v, b)
+    u_norm2, v_norm2 = dot(u, u), dot(v, v)
     tiny = torch.finfo(u.dtype).tiny  # keeps the slope of the square root finite
     product = u_norm2.clamp(min=tiny).sqrt() * v_norm2.clamp(min=tiny).sqrt()
-    cosine = masked_dot(u, v, b) / product.clamp(min=eps)
+    cosine = dot(u, v) / product.clamp(min=eps)
     return cosine.where(product > eps, cosine.detach()), u_norm2 + v_norm2
 
 
-def _is_constant(u: Tensor, valid: Tensor | None) -> Tensor:
-    """Whether all valid entries of a row are equal, (n,)."""
+def _is_constant(x: Tensor, valid: Tensor | None) -> Tensor:
+    """Whether all valid entries of a sample are equal, (n,)."""
+    rows = x.reshape(len(x), -1)
     if valid is None:
-        low, high = u.aminmax(dim=1)
-        return low == high
-    valid = valid.reshape(u.shape)
-    return u.where(valid, math.inf).amin(1) >= u.where(valid, -math.inf).amax(1)
+        return (rows == rows[:, :1]).all(1)
+    valid = valid.reshape(rows.shape)
+    return rows.where(valid, math.inf).amin(1) >= rows.where(valid, -math.inf).amax(1)

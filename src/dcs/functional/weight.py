@@ -20,7 +20,7 @@ from dcs._checks import (
     check_same_shape,
     check_tensor,
 )
-from dcs.functional._rows import as_rows, compared_entries, masked_dot
+from dcs.functional._rows import as_rows, compared_entries, dot
 
 # Beyond this SNR k is 1 to the last digit of float64 (1 - k < 1/(2c²)); cutting there avoids overflow.
 _HUGE_SNR = 1e9
@@ -64,19 +64,21 @@ def snr(x: Tensor, x_tilde: Tensor, mask: Tensor | None = None, *, valid: Tensor
     check_same_shape("x_tilde", x_tilde, "x", x)
     valid = None if valid is None else check_mask("valid", valid, x)
     b = compared_entries(mask, valid, x)
-    x_rows, x_tilde_rows = as_rows(x, valid), as_rows(x_tilde, valid)
-    estimate, distance = snr_of_rows(x_rows, x_tilde_rows, b)
-    check_finite(distance.sum(), x=x_rows, x_tilde=x_tilde_rows)
+    u, u_tilde = as_rows(x, b, valid), as_rows(x_tilde, b, valid)
+    estimate, distance2 = snr_of_rows(u, u_tilde)
+    check_finite(distance2.sum(), x=u, x_tilde=u_tilde)
     return estimate
 
 
-def snr_of_rows(x: Tensor, x_tilde: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
-    """ĉ and ‖b⊙(x − x̃)‖² of checked rows."""
-    difference = x - x_tilde
-    distance = masked_dot(difference, difference, b)
-    inner = masked_dot(x, x_tilde, b)
-    estimate = (2 * inner.clamp(min=0) / distance).sqrt()
-    return estimate.where(distance > 0, math.inf), distance
+def snr_of_rows(u: Tensor, u_tilde: Tensor) -> tuple[Tensor, Tensor]:
+    """ĉ and ‖u − ũ‖² of checked rows."""
+    difference = u - u_tilde
+    distance2 = dot(difference, difference)
+    equal = distance2 == 0
+    if bool(equal.any()) and bool(difference[equal].any()):
+        raise ValueError("x is too small: the square of x - x_tilde underflows; rescale the data")
+    estimate = (2 * dot(u, u_tilde).clamp(min=0) / distance2).sqrt()
+    return estimate.masked_fill(equal, math.inf), distance2
 
 
 def expected_cosine(
@@ -187,7 +189,9 @@ def denoising_weight(
     check_number("power", power)
     check_integer("samples", samples, at_least=1)
     _check_noise(noise)
-    full = dim if full_dim is None else full_dim
+    snr = snr.to(torch.promote_types(snr.dtype, torch.float32))
+    dim = dim.to(snr)
+    full = dim if full_dim is None else full_dim.to(snr)
     if variant == "paper":
         k = _expected_cosine(snr, dim, "monte_carlo", "gaussian", full, samples, generator)
         return k.reciprocal().where(k != 0, 0)
@@ -226,7 +230,7 @@ def _expected_cosine(
         raise ValueError(f"method='exact' is not available for {noise!r}: use method='monte_carlo'")
     # A marginal of a scale mixture is the same mixture, so full_dim plays no part.
     scales, probabilities = (torch.tensor(values, dtype=c.dtype, device=c.device) for values in mixture)
-    return _gaussian_quadrature(c[..., None] / scales, dim[..., None]) @ probabilities
+    return (_gaussian_quadrature(c[..., None] / scales, dim[..., None]) * probabilities).sum(-1)
 
 
 @cache
@@ -249,7 +253,7 @@ def _gaussian_quadrature(c: Tensor, dim: Tensor) -> Tensor:
     end = (9 / (half_mu2 + half_dim).sqrt()).clamp(max=math.pi / 2)
     sin2 = (end[..., None] * t).sin().square()
     exponent = half_dim[..., None] * torch.log1p(-sin2) - half_mu2[..., None] * sin2
-    integral = end * (exponent.exp() @ w)
+    integral = end * (exponent.exp() * w).sum(-1)  # no matrix product: autocast would round it
     return (2 / math.sqrt(math.pi) * c * half_dim.sqrt() * integral).clamp(max=1)
 
 

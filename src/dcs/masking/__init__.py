@@ -34,8 +34,8 @@ class BlindSpot:
         ndim: How many trailing axes are space (or time): 1, 2 or 3. Axes between the batch and these are
             channels, in any number, and masked independently; values never cross channels.
         centre: Let an entry also be "replaced" by itself.
-        stratified: Draw one position a box of volume 1/rho, as Noise2Void does, instead of independent
-            positions: masked entries are then spread evenly.
+        stratified: Draw at most one position in each box of about 1/rho entries, as Noise2Void does, instead
+            of independent positions: masked entries are then spread evenly.
         shared_channels: Mask the same positions, with the same neighbour, in all channels.
         min_masked: Mask at least so many entries a sample; where fewer were drawn, further ones are
             drawn uniformly. 0 is the literal definition, which may leave a mask empty.

@@ -69,24 +69,24 @@ def stratified_positions(
     generator: Generator | None,
     device: torch.device,
 ) -> Tensor:
-    """One position in each box of volume 1/rho of the axes that have a radius.
+    """At most one position in each box of the axes that have a radius; each entry with probability rho.
 
-    The sides of a box are not rounded to entries: rounded boxes would miss rho.
+    The boxes are cubes of the largest whole side for which a box of volume V has rho·V <= 1; a position is
+    drawn in a box with probability rho·V, and dropped where the box reaches outside.
     """
-    side = (1 / rho) ** (1 / sum(radius > 0 for radius in radii))
-    boxes = [math.ceil(size / side) if radius else size for size, radius in zip(grid, radii, strict=True)]
+    space = sum(radius > 0 for radius in radii)
+    side = max(1, int((1 / rho) ** (1 / space) + 1e-9))
+    boxes = [-(-length // side) if radius else length for length, radius in zip(grid, radii, strict=True)]
+    kept = torch.rand((n, *boxes), device=device, generator=generator) < rho * side**space
     position = torch.arange(n, device=device).reshape(-1, *[1] * len(grid))
-    inside = torch.ones((), dtype=torch.bool, device=device)
-    for axis, (size, radius, count) in enumerate(zip(grid, radii, boxes, strict=True)):
+    for axis, (length, radius, count) in enumerate(zip(grid, radii, boxes, strict=True)):
         coordinate = torch.arange(count, device=device).reshape(-1, *[1] * (len(grid) - 1 - axis))
         if radius:
-            offset = torch.rand((n, *boxes), device=device, generator=generator)
-            coordinate = ((coordinate + offset) * side).long()
-            inside = inside & (coordinate < size)
-        position = position * size + coordinate
-    # Where a side is not whole, two boxes may draw the same entry.
-    distinct: Tensor = torch.unique(position[inside.expand(position.shape)])
-    return distinct
+            offset = torch.rand((n, *boxes), device=device, generator=generator).mul_(side).long()
+            coordinate = coordinate * side + offset
+            kept &= coordinate < length
+        position = position * length + coordinate
+    return position[kept].sort().values
 
 
 def top_up(

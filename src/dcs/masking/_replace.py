@@ -40,10 +40,10 @@ def replace_by_neighbours(
         data = x.where(valid, 0)
         if copies > 1:
             valid = valid.amin([axis + 1 for axis, length in enumerate(grid) if length == 1])
-        valid = valid.reshape(n, size)
+        valid = valid.reshape(n, size).contiguous()
     check_finite(data.sum(dtype=torch.promote_types(x.dtype, torch.float32)), x=data)
 
-    longest_gap = n * size  # where nothing better is known
+    longest_gap = (n + 1) * size  # where nothing better is known
     if stratified:
         position = stratified_positions(n, grid, radii, rho, generator, x.device)
     else:
@@ -55,7 +55,7 @@ def replace_by_neighbours(
         pairs.append((quick.sources(position, choice, n * size), position))
         remaining = position[:0]
     elif valid is not None:
-        longest_gap = n * size
+        longest_gap = (n + 1) * size
         remaining = position = position[valid.view(-1)[position]]
     masked = torch.zeros(n * size, dtype=torch.bool, device=x.device)
     masked.scatter_(0, position, masked.new_ones(1).expand(position.shape))

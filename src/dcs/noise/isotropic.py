@@ -61,8 +61,8 @@ class Sphere(IsotropicNoise):
     """Uniform on the sphere of radius √D: noise of a fixed length.
 
     Example:
-        >>> Sphere().sample((2, 100)).norm(dim=1)
-        tensor([10.0000, 10.0000])
+        >>> Sphere().sample((2, 100)).norm(dim=1).round(decimals=3)
+        tensor([10., 10.])
     """
 
     def radius(self, dim: Tensor, generator: Generator | None = None) -> Tensor:  # noqa: ARG002

@@ -62,7 +62,8 @@ def estimate_sigma(
         per_image: One estimate a sample, (n,), instead of one for all.
         ndim: 1 or 2; by default 1 for data (n, d) and 2 otherwise.
         patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and no more than x has.
-        stride: Distance between patches: by default 3, or 1 with `per_image`.
+        stride: Distance between patches: by default 3, or 1 where 3 would leave fewer than 100 patches for
+            each entry of a patch.
 
     Returns:
         σ̂, a number; with `per_image` a float64 tensor (n,).
@@ -88,17 +89,22 @@ def estimate_sigma(
         sigma = _median_deviation(images, per_image)
         return sigma if per_image else float(sigma)
     side = min(patch or (5 if per_image else 8), *space)
-    step = stride or (1 if per_image else 3)
     check_integer("patch", side, at_least=2)
-    check_integer("stride", step, at_least=1)
-    count = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
-    count *= 1 if per_image else len(x)
+
+    def count_patches(step: int) -> int:
+        in_one: int = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
+        return in_one if per_image else in_one * len(x)
+
+    if stride is None:
+        stride = 3 if count_patches(3) >= 100 * side**ndim else 1
+    check_integer("stride", stride, at_least=1)
+    count = count_patches(stride)
     if count <= side**ndim:
         raise ValueError(
             f"x has only {count} patches of {side**ndim} entries{' an image' if per_image else ''}, too few "
             f"for a covariance: use a smaller patch or stride{', or per_image=False' if per_image else ''}"
         )
-    sigma = _small_eigenvalues(_covariance(images, side, step, per_image)).clamp(min=0).sqrt()
+    sigma = _small_eigenvalues(_covariance(images, side, stride, per_image)).clamp(min=0).sqrt()
     return sigma if per_image else float(sigma)
 
 

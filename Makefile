@@ -1,0 +1,57 @@
+# Each target does its own set-up in .venv, pinned by requirements.lock, and repeats it only when
+# pyproject.toml or the lock changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PEER := .venv-careamics
+PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
+
+.PHONY: help demo test bench clean
+help:
+	@echo "make demo    two-minute tour on noisy digits, offline once installed"
+	@echo "make test    lint, types and tests"
+	@echo "make bench   speed, as ratios measured side by side"
+	@echo "make clean   remove the virtual environments and caches"
+
+demo: $(VENV)/.run-installed
+	@echo "== dcs demo"
+	@$(BIN)/dcs demo
+
+test: $(VENV)/.dev-installed
+	@echo "== lint"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== types"
+	@$(BIN)/mypy
+	@echo "== tests"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+bench: $(VENV)/.dev-installed $(PEER)/.installed
+	@echo "== benchmarks: leave the machine alone for two minutes"
+	@$(BIN)/python benchmarks/bench.py --peer $(PEER)/bin/python
+
+clean:
+	rm -rf $(VENV) $(PEER) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+%/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcs-learn needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	@echo "== creating $*"
+	@$(PYTHON) -m venv $*
+
+$(VENV)/.run-installed: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "== installing dcs-learn and what it runs on into $(VENV)"
+	@$(BIN)/python $(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.run-installed
+	@echo "== installing the tools for tests and types into $(VENV)"
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+# What `make bench` compares with; its one module in question needs only torch and pydantic.
+$(PEER)/.installed: requirements.lock | $(PEER)/bin/python
+	@echo "== installing CAREamics, to compare with, into $(PEER)"
+	@$(PEER)/bin/python $(PIP_INSTALL) numpy pydantic torch
+	@$(PEER)/bin/python $(PIP_INSTALL) --no-deps careamics==0.3.5
+	@touch $@

@@ -1,0 +1,171 @@
+"""The speed that dcs-learn promises, as ratios of medians measured side by side in one run (`make bench`)."""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from dcs import functional as F
+from dcs.masking import BlindSpot
+from dcs.objectives import MSE, DenoisingCosine, Objective
+
+WIDTHS = (784, 500, 500, 2000, 10, 2000, 500, 500, 784)
+
+
+class Ratio(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    ours: float  # seconds
+    reference: float
+    ratio: float
+    target: str
+    holds: bool
+
+
+def timed(function: Callable[[], object], count: int) -> list[float]:
+    """Seconds of `count` calls."""
+    seconds = []
+    for _ in range(count):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def side_by_side(
+    ours: Callable[[int], list[float]], reference: Callable[[int], list[float]], count: int, rounds: int
+) -> tuple[float, float]:
+    """Medians of both, in alternating rounds after one that does not count."""
+    ours(count)
+    reference(count)
+    pairs = [(ours(count), reference(count)) for _ in range(rounds)]
+    return statistics.median(s for a, _ in pairs for s in a), statistics.median(
+        s for _, b in pairs for s in b
+    )
+
+
+def at_most(what: str, times: tuple[float, float], limit: float) -> Ratio:
+    """Cost relative to the reference."""
+    ratio = times[0] / times[1]
+    return Ratio(what, *times, ratio, f"<= {limit:g}", ratio <= limit)
+
+
+def faster(what: str, times: tuple[float, float], least: float) -> Ratio:
+    """Speed relative to the reference."""
+    ratio = times[1] / times[0]
+    return Ratio(what, *times, ratio, f">= {least:g}", ratio >= least)
+
+
+def training_step(objective: Objective, x: Tensor) -> Callable[[], None]:
+    """One step of Adam on the paper's autoencoder."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for index, (width, next_width) in enumerate(pairwise(WIDTHS)):
+        layers += [nn.Linear(width, next_width), nn.Identity() if index in (3, 7) else nn.ReLU()]
+    model = nn.Sequential(nn.Flatten(), *layers, nn.Unflatten(1, x.shape[1:]))
+    optimizer = torch.optim.Adam(model.parameters())
+    generator = torch.Generator().manual_seed(0)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        objective(model, x, generator).backward()
+        optimizer.step()
+
+    return step
+
+
+def steps() -> Iterable[Ratio]:
+    """A dCS training step against an MSE training step."""
+    x = torch.rand(256, 1, 28, 28)
+    for rho in (0.1, 0.3):
+        ours = training_step(DenoisingCosine(BlindSpot(rho=rho)), x)
+        reference = training_step(MSE(), x)
+        times = side_by_side(lambda n, f=ours: timed(f, n), lambda n, f=reference: timed(f, n), 5, 20)
+        yield at_most(f"dCS step (rho {rho}) / MSE step, MLP of the paper, batch 256", times, 1.05)
+
+
+def weights() -> Iterable[Ratio]:
+    """The exact k against Monte Carlo."""
+    snr, dim = torch.rand(256) + 0.2, torch.randint(60, 100, (256,))
+    times = side_by_side(
+        lambda n: timed(lambda: F.expected_cosine(snr, dim), n),
+        lambda n: timed(lambda: F.expected_cosine(snr, dim, method="monte_carlo", samples=1000), n),
+        10,
+        10,
+    )
+    yield faster("k exact / Monte Carlo with 1,000 draws, 256 samples", times, 10)
+
+
+def maskers(peer: str) -> Iterable[Ratio]:
+    """BlindSpot against CAREamics, which runs in an environment of its own."""
+    masker, generator = BlindSpot(rho=0.1), torch.Generator().manual_seed(0)
+    with subprocess.Popen(
+        [peer, "benchmarks/careamics_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None  # noqa: S101
+        assert process.stdout is not None  # noqa: S101
+        for shape, count in (((256, 1, 28, 28), 50), ((16, 1, 256, 256), 20)):
+            x = torch.randn(shape)
+
+            def reference(n: int, shape: tuple[int, ...] = shape) -> list[float]:
+                process.stdin.write(json.dumps({"shape": shape, "count": n}) + "\n")
+                process.stdin.flush()
+                return json.loads(process.stdout.readline())
+
+            times = side_by_side(
+                lambda n, x=x: timed(lambda: masker(x, generator), n), reference, count, rounds=15
+            )
+            size = "x".join(map(str, shape))
+            yield faster(f"BlindSpot(rho=0.1) / CAREamics uniform_manipulate, {size}", times, 4)
+        process.stdin.close()
+
+
+def imports() -> Iterable[Ratio]:
+    """What `import dcs`, with all of its modules, adds to `import torch`."""
+
+    def importing(code: str) -> Callable[[int], list[float]]:
+        command = [sys.executable, "-c", code]
+        return lambda n: timed(lambda: subprocess.run(command, check=True), n)
+
+    ours = importing("import torch, dcs; dcs.functional, dcs.masking, dcs.noise, dcs.objectives")
+    yield at_most(
+        "import torch and all of dcs / import torch",
+        side_by_side(ours, importing("import torch"), 1, 9),
+        1.15,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", required=True, help="the Python of an environment with CAREamics")
+    peer = parser.parse_args().peer
+    table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    for column in ("what", "ours, ms", "reference, ms", "ratio", "target", "holds"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for group in (steps(), weights(), maskers(peer), imports()):
+        for row in group:
+            table.add_row(
+                row.what,
+                f"{1000 * row.ours:.3f}",
+                f"{1000 * row.reference:.3f}",
+                f"{row.ratio:.2f}",
+                row.target,
+                "yes" if row.holds else "NO",
+            )
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The objectives that dCS is compared with."""
+
+import math
+
+import torch
+from torch import Generator, Tensor
+
+from dcs import functional as F
+from dcs._checks import check_batch, check_generator, check_number
+from dcs.noise import estimate_sigma
+from dcs.objectives.base import MaskedObjective, Model, Objective, check_pair, predict
+
+
+class MSE(Objective):
+    """Assumes no noise: the mean squared error to x itself, which learns noise and signal alike."""
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,  # noqa: ARG002  (one signature for all objectives)
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute mean (h(x) − x)²; with a pair, mean (h(pair) − x)²."""
+        if pair is not None:
+            check_pair(pair, x)
+        prediction = predict(model, x if pair is None else pair)
+        return F.noise2void_loss(prediction, x, None, valid=valid)
+
+
+class Noise2Noise(MSE):
+    """Assumes two observations with independent zero-mean noises of any law: squared error between them.
+
+    Lehtinen et al., ICML 2018. The minimiser is that of the squared error to the clean data.
+    """
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute mean (h(pair) − x)²."""
+        if pair is None:
+            raise ValueError("pair is needed by n2n: a second noisy view of x; without one use n2v")
+        return super().forward(model, x, generator, pair, valid=valid)
+
+
+class Cosine(Objective):
+    """Assumes no noise: minus the cosine to x itself (Eq. 1), which learns the noise's direction too."""
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,  # noqa: ARG002  (one signature for all objectives)
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute −cos(x, h(x)); with a pair, −cos(x, h(pair))."""
+        if pair is not None:
+            check_pair(pair, x)
+        return F.cosine_loss(x, predict(model, x if pair is None else pair), valid=valid)
+
+
+class Noise2Void(MaskedObjective):
+    """Assumes zero-mean noise, independent from entry to entry (A7): squared error on masked entries.
+
+    Krull et al., CVPR 2019. The minimiser is that of the squared error to the clean data (Proposition 2).
+    """
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute mean (h(x_tilde) − x)² over the masked entries (Eq. 11)."""
+        x_tilde, b = self.second_view(x, generator, pair, valid)
+        return F.noise2void_loss(predict(model, x_tilde), x, b, valid=valid)
+
+
+class DenoisingAutoencoder(Objective):
+    """Assumes nearly clean data: squared error to x of a prediction made from x with more noise on it.
+
+    Vincent et al., JMLR 2010. The noise that x already has is learned as signal.
+
+    Args:
+        sigma: Standard deviation of the Gaussian noise that is added to the model's input.
+    """
+
+    def __init__(self, sigma: float = 0.1) -> None:
+        super().__init__()
+        check_number("sigma", sigma, above=0)
+        self.sigma = sigma
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute mean (h(x + noise) − x)²; with a pair, mean (h(pair + noise) − x)²."""
+        check_batch("x", x)
+        check_generator(generator, x.device)
+        if pair is not None:
+            check_pair(pair, x)
+        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+        prediction = predict(model, (x if pair is None else pair) + self.sigma * noise)
+        return F.noise2void_loss(prediction, x, None, valid=valid)
+
+    def extra_repr(self) -> str:
+        """Show sigma."""
+        return f"sigma={self.sigma}"
+
+
+class SURE(Objective):
+    """Assumes Gaussian noise of known deviation, independent from entry to entry: Stein's risk estimate.
+
+    Zhussip et al., NeurIPS 2019 (their Eq. 6). A wrong sigma biases it.
+
+    Args:
+        sigma: A number, or a tensor that broadcasts against a batch. If None, it is estimated once with
+            `dcs.noise.estimate_sigma`: from the data given to `estimate`, or else from the first batch.
+        step: Size of the probe; see `dcs.functional.sure_loss`.
+    """
+
+    sigma: Tensor
+
+    def __init__(self, sigma: Tensor | float | None = None, *, step: float = 1e-3) -> None:
+        super().__init__()
+        check_number("step", step, above=0)
+        if sigma is not None and not isinstance(sigma, Tensor):
+            check_number("sigma", sigma, at_least=0)
+        self.register_buffer("sigma", torch.as_tensor(math.nan if sigma is None else sigma))
+        self.step = step
+
+    def estimate(self, x: Tensor) -> None:
+        """Set sigma to its estimate from noisy data, the more the better."""
+        try:
+            sigma = estimate_sigma(x)
+        except ValueError as error:
+            raise ValueError(f"sigma cannot be estimated from this x ({error}); pass sigma to SURE") from None
+        self.sigma.fill_(sigma)
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the risk estimate.
+
+        With a pair no probe is needed: the estimate is mean (h(pair) − x)² − σ².
+        """
+        if self.sigma.ndim == 0 and bool(self.sigma.isnan()):
+            self.estimate(x)
+        sigma = self.sigma.to(x.device)
+        if pair is not None:
+            check_pair(pair, x)
+            error = F.noise2void_loss(predict(model, pair), x, None, valid=valid)
+            return error - sigma.square().mean()
+        return F.sure_loss(model, x, sigma, step=self.step, valid=valid, generator=generator)
+
+    def extra_repr(self) -> str:
+        """Show sigma, if it is one number."""
+        return f"sigma={self.sigma.item():g}" if self.sigma.ndim == 0 else f"sigma: {tuple(self.sigma.shape)}"

@@ -1,0 +1,89 @@
+"""The dCS objective (Algorithm 1)."""
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from dcs import functional as F
+from dcs.masking import BlindSpot, Masker
+from dcs.objectives.base import MaskedObjective, Model, predict
+
+
+class DenoisingCosine(MaskedObjective):
+    """Assumes zero-mean isotropic noise, independent from entry to entry (A2, A3): the dCS loss (Eq. 10).
+
+    Minus the cosine between x and the prediction on the masked entries, weighted by 1/k^power, where k is the
+    expected cosine between noisy and clean data. With the true k and power 1, its mean is that of the cosine
+    loss to the clean data (Theorem 1).
+
+    Args:
+        masker: See `MaskedObjective`; with `variant="paper"` the default is `BlindSpot(rho=0.1)`.
+        method: How k is computed: `exact`, `monte_carlo` or `asymptotic`; see
+            `dcs.functional.expected_cosine`, as for `noise` and `samples`.
+        floor: Smallest k; see `dcs.functional.denoising_weight`, as for `power` and `eta`.
+        power: 1 is Theorem 1's weight; the default, -1, is the inverse-variance weight, which keeps the few
+            samples with tiny k from drowning the others. docs/weight.md says what that trades.
+        noise: `gaussian` or an isotropic law from `dcs.noise`.
+        samples: Monte Carlo draws a sample.
+        eta: Remark 3's soft weight in place of a floored k.
+        variant: `paper` is Algorithm 1 to the letter, whatever `method`, `floor`, `power`, `noise` and
+            `eta` say.
+
+    Example:
+        >>> noisy = torch.randn(8, 16, 16, generator=torch.Generator().manual_seed(0))
+        >>> objective = DenoisingCosine()
+        >>> objective(lambda x: x, noisy, torch.Generator().manual_seed(0)).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        masker: Masker | None = None,
+        *,
+        method: str = "exact",
+        floor: float = 0.2,
+        power: float = -1.0,
+        noise: str | F.RadialLaw = "gaussian",
+        samples: int = 100,
+        eta: float | None = None,
+        variant: str = "default",
+    ) -> None:
+        super().__init__(masker)
+        self.variant = variant
+        self.weighting: dict[str, Any] = {
+            "method": method,
+            "floor": floor,
+            "power": power,
+            "noise": noise,
+            "samples": samples,
+            "eta": eta,
+            "variant": variant,
+        }
+        F.denoising_weight(torch.ones(1), torch.ones(1), **self.weighting)
+
+    def default_masker(self, ndim: int) -> Masker:
+        """Return the paper's masker for its variant, `BlindSpot(rho=0.3)` otherwise."""
+        if self.variant == "paper":
+            return BlindSpot(rho=0.1, ndim=ndim, min_masked=0)
+        return super().default_masker(ndim)
+
+    def forward(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the dCS loss of a batch."""
+        x_tilde, b = self.second_view(x, generator, pair, valid)
+        prediction = predict(model, x_tilde)
+        return F.denoising_cosine_loss(
+            prediction, x, x_tilde, b, valid=valid, generator=generator, **self.weighting
+        )
+
+    def extra_repr(self) -> str:
+        """Show the masker and how samples are weighted."""
+        return f"{super().extra_repr()}, " + ", ".join(f"{k}={v!r}" for k, v in self.weighting.items())
