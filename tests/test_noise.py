@@ -176,3 +176,12 @@ def test_chunks_do_not_change_the_estimate(monkeypatch):
     monkeypatch.setattr(noise.level, "_CHUNK", 1)
     assert noise.estimate_sigma(x) == pytest.approx(whole[0], rel=1e-12)
     assert torch.allclose(noise.estimate_sigma(x, per_image=True), whole[1], rtol=1e-12)
+
+
+def test_any_layout_of_a_numpy_array_is_read():
+    x = np.random.default_rng(0).random((6, 16, 16))
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    for other in (read_only, x.astype(">f8"), np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2]):
+        assert np.array_equal(noise.add(other, "gaussian", 0.3), noise.add(x, "gaussian", 0.3))
+        assert noise.estimate_sigma(other, patch=4) == noise.estimate_sigma(x, patch=4)

@@ -1,9 +1,11 @@
 """Checks of arguments: each failure is one sentence that names the argument and the remedy."""
 
 import math
+import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +16,10 @@ def check_tensor(name: str, value: object) -> None:
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(value).__name__}: "
             f"convert it with torch.as_tensor({name})"
+        )
+    if value.layout != torch.strided:
+        raise TypeError(
+            f"{name} must be a dense tensor, got {value.layout}: convert it with {name}.to_dense()"
         )
     if not value.is_floating_point():
         raise TypeError(
@@ -27,6 +33,19 @@ def check_batch(name: str, value: object) -> None:
     assert isinstance(value, Tensor)  # noqa: S101  (tells the type checker what was just checked)
     if value.ndim == 0 or value.numel() == 0:
         raise ValueError(f"{name} must hold at least one sample (n, ...), got shape {tuple(value.shape)}")
+
+
+def read_batch(name: str, x: "Tensor | np.ndarray") -> Tensor:
+    """A batch as a tensor, to be read only: that of a NumPy array is over the same memory."""
+    if isinstance(x, np.ndarray):
+        if x.dtype.kind != "f" or x.dtype.itemsize > 8:
+            raise TypeError(f"{name} must be a floating-point array, got {x.dtype}: use {name}.astype(float)")
+        native = x.astype(x.dtype.newbyteorder("="), order="C", copy=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            x = torch.from_numpy(native)
+    check_batch(name, x)
+    return x
 
 
 def check_same_shape(name: str, value: Tensor, other_name: str, other: Tensor) -> None:
@@ -98,7 +117,10 @@ def check_number(
     """Require a finite real number in the given range."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not (math.isfinite(number) and number > above and at_least <= number <= at_most):
         if at_most < math.inf:
             range_ = f"in {'(' if above > -math.inf else '['}{max(above, at_least):g}, {at_most:g}]"
@@ -108,15 +130,16 @@ def check_number(
             range_ = f"a finite number of at least {at_least:g}"
         else:
             range_ = "a finite number"
-        raise ValueError(f"{name} must be {range_}, got {value}")
+        raise ValueError(f"{name} must be {range_}, got {value!s:.20}")
 
 
-def check_integer(name: str, value: object, *, at_least: int) -> None:
-    """Require an integer of at least `at_least`."""
+def check_integer(name: str, value: object, *, at_least: int, at_most: int = 2**63 - 1) -> None:
+    """Require an integer in the given range."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}")
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    if not at_least <= int(value) <= at_most:
+        most = f" and at most {at_most}" if at_most < 2**63 - 1 or int(value) > at_most else ""
+        raise ValueError(f"{name} must be at least {at_least}{most}, got {value!s:.20}")
 
 
 def check_generator(generator: object, device: torch.device) -> None:

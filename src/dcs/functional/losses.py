@@ -16,7 +16,7 @@ from dcs._checks import (
     check_tensor,
 )
 from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce
-from dcs.functional.weight import RadialLaw, denoising_weight, snr_of_rows
+from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 
 def cosine_loss(
@@ -49,7 +49,7 @@ def cosine_loss(
         >>> cosine_loss(torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0]]))
         tensor(-0.9600)
     """
-    check_number("eps", eps, above=0)
+    check_number("eps", eps, above=0, at_most=1)
     valid = _check_pair("target", target, "prediction", prediction, valid)
     b = compared_entries(mask, valid, target)
     u, v = as_rows(target, b, valid), as_rows(prediction, b, valid)
@@ -114,33 +114,25 @@ def denoising_cosine_loss(
         >>> denoising_cosine_loss(torch.ones(1, 4), x, x_tilde, b)
         tensor(-1.1125)
     """
-    check_number("eps", eps, above=0)
-    check_generator(generator, x.device)
+    check_number("eps", eps, above=0, at_most=1)
     valid = _check_pair("x", x, "prediction", prediction, valid)
     _check_pair("x", x, "x_tilde", x_tilde)
+    check_generator(generator, x.device)
     b = compared_entries(mask, valid, x)
     u, v = as_rows(x.detach(), b, valid), as_rows(prediction, b, valid)
+    cosine, norms2 = _cosine_of_rows(u, v, eps)
     with torch.no_grad():
         u_tilde = as_rows(x_tilde, b, valid)
         estimate, distance2 = snr_of_rows(u, u_tilde)
-        weight = denoising_weight(
-            estimate if snr is None else _check_snr(snr, u),
-            count_entries(b, u).clamp(min=1),
-            method=method,
-            noise=noise,
-            full_dim=count_entries(compared_entries(None, valid, x), u).clamp(min=1),
-            samples=samples,
-            floor=floor,
-            power=power,
-            eta=eta,
-            variant=variant,
-            generator=generator,
-        )
-    cosine, norms2 = _cosine_of_rows(u, v, eps)
-    check_finite((norms2 + distance2).sum(), x=u, prediction=v, x_tilde=u_tilde)
-    if bool((distance2 == 0).any()):  # as it is in constant data, and in few other cases
-        cosine = cosine.detach().where(_is_constant(x, valid), cosine)
-    return reduce(-weight * cosine, reduction)
+        check_finite((norms2 + distance2).sum(), x=u, prediction=v, x_tilde=u_tilde)
+        c = estimate if snr is None else _check_snr(snr, u)
+        dim = count_entries(b, u).clamp(min=1)
+        full_dim = count_entries(compared_entries(None, valid, x), u).clamp(min=1)
+        weight = weight_of(c, dim, full_dim, method, noise, samples, floor, power, eta, variant, generator)
+        says_nothing = distance2 == 0  # as in constant data, and in few other cases
+        if bool(says_nothing.any()):
+            says_nothing &= _is_constant(x, valid)
+    return reduce(-weight * cosine.detach().where(says_nothing, cosine), reduction)
 
 
 def noise2void_loss(
@@ -213,6 +205,8 @@ def sure_loss(
         >>> sure_loss(lambda x: torch.zeros_like(x), x, 0.5)  # E‖0 − s‖²/D is estimated by mean(x²) − σ²
         tensor(2.2500)
     """
+    if not callable(model):
+        raise TypeError(f"model must be callable, got {type(model).__name__}")
     check_batch("x", x)
     check_generator(generator, x.device)
     valid = None if valid is None else check_mask("valid", valid, x)
@@ -223,12 +217,15 @@ def sure_loss(
             f"{8 * torch.finfo(x.dtype).eps:.1g}"
         )
     sigma2 = _check_sigma(sigma, x).square()
+    if not bool(sigma2.isfinite().all()):
+        raise ValueError(f"sigma is too large: its square overflows {sigma2.dtype}; rescale the data")
     probe = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     # Mixed precision would round away the small difference of the two passes.
     with torch.autocast(x.device.type, enabled=False):
         prediction = model(x)
         perturbed = model(x + step * probe)
     _check_pair("x", x, "model(x)", prediction)
+    _check_pair("x", x, "model(x)", perturbed)
     h_x = as_rows(prediction, None, valid)
     slope = as_rows(probe) * (as_rows(perturbed, None, valid) - h_x)
     risk = (h_x - as_rows(x, None, valid)).square() + sigma2 * (slope * (2 / step) - 1)
@@ -260,7 +257,7 @@ def _check_snr(snr: Tensor, rows: Tensor) -> Tensor:
 def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
     """σ as rows that broadcast against x's rows."""
     if not isinstance(sigma, Tensor):
-        check_number("sigma", sigma, at_least=0)
+        check_number("sigma", sigma, at_least=0, at_most=1e150)
         return torch.tensor([[float(sigma)]], dtype=torch.promote_types(x.dtype, torch.float32)).to(x.device)
     check_tensor("sigma", sigma)
     if not bool(((sigma >= 0) & sigma.isfinite()).all()):

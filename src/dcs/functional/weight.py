@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cache
+from numbers import Real
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from dcs.functional._rows import as_rows, compared_entries, dot
 
 # Beyond this SNR k is 1 to the last digit of float64 (1 - k < 1/(2c²)); cutting there avoids overflow.
 _HUGE_SNR = 1e9
+_MOST_DIM = 10**15
 
 
 class RadialLaw(Protocol):
@@ -118,25 +120,11 @@ def expected_cosine(
         >>> expected_cosine(torch.tensor([0.0, 0.5, float("inf")]), 78)
         tensor([0.0000, 0.4467, 1.0000])
     """
-    check_choice("method", method, ("exact", "monte_carlo", "asymptotic"))
-    _check_noise(noise)
-    check_integer("samples", samples, at_least=1)
-    if not isinstance(snr, Tensor):
+    _check_method(method, noise, samples)
+    if not isinstance(snr, Tensor) and isinstance(snr, Real):
         check_number("snr", snr if snr != math.inf else 0.0, at_least=0)
-        snr = torch.tensor(snr, dtype=torch.float64)
-    check_tensor("snr", snr)
-    check_generator(generator, snr.device)
-    c = snr.to(torch.promote_types(snr.dtype, torch.float32))
-    d = torch.as_tensor(dim, dtype=c.dtype, device=c.device)
-    full = d if full_dim is None else torch.as_tensor(full_dim, dtype=c.dtype, device=c.device)
-    if not bool((c >= 0).all()):
-        raise ValueError("snr must be >= 0 and not NaN: it is a ratio of norms")
-    if not bool(((d >= 1) & d.isfinite()).all()):
-        raise ValueError("dim must be at least 1: k is not defined for an empty vector")
-    if not bool(((full >= d) & full.isfinite()).all()):
-        raise ValueError("full_dim must be at least dim: the masked entries are some of all entries")
-    shape = (c + d + full).shape
-    c, d, full = c.expand(shape), d.expand(shape), full.expand(shape)
+        snr = torch.tensor(float(snr), dtype=torch.float64)
+    c, d, full = _check_snr_and_dims(snr, dim, full_dim, generator)
     k = _expected_cosine(c, d, method, noise, full, samples, generator)
     return k.where(c > 0, 0).where(c < math.inf, 1)
 
@@ -167,8 +155,8 @@ def denoising_weight(
         noise: As above.
         full_dim: As above.
         samples: As above.
-        floor: Smallest k used, in (0, 1].
-        power: The exponent p: 1 is Theorem 1's weight 1/k, 0 no weight, -1 the inverse-variance
+        floor: Smallest k used, from 1e-6 to 1.
+        power: The exponent p, from -4 to 4: 1 is Theorem 1's weight 1/k, 0 no weight, -1 the inverse-variance
             weight k.
         eta: If given, Remark 3's soft weight √(ĉ² + 1)/(ĉ + η), to the given power, in place of a
             floored k: `method`, `noise`, `samples` and `floor` are then not used.
@@ -183,30 +171,75 @@ def denoising_weight(
         >>> denoising_weight(torch.tensor([0.0, 1.0, float("inf")]), torch.tensor([78.0] * 3))
         tensor([5.0000, 1.4131, 1.0000])
     """
+    _check_method(method, noise, samples)
+    c, d, full = _check_snr_and_dims(snr, dim, full_dim, generator)
+    return weight_of(c, d, full, method, noise, samples, floor, power, eta, variant, generator)
+
+
+def weight_of(
+    c: Tensor,
+    dim: Tensor,
+    full_dim: Tensor,
+    method: str,
+    noise: str | RadialLaw,
+    samples: int,
+    floor: float,
+    power: float,
+    eta: float | None,
+    variant: str,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """`denoising_weight` of checked tensors."""
     check_choice("variant", variant, ("default", "paper"))
-    check_choice("method", method, ("exact", "monte_carlo", "asymptotic"))
-    check_number("floor", floor, above=0, at_most=1)
-    check_number("power", power)
-    check_integer("samples", samples, at_least=1)
-    _check_noise(noise)
-    snr = snr.to(torch.promote_types(snr.dtype, torch.float32))
-    dim = dim.to(snr)
-    full = dim if full_dim is None else full_dim.to(snr)
+    check_number("floor", floor, at_least=1e-6, at_most=1)
+    check_number("power", power, at_least=-4, at_most=4)
     if variant == "paper":
-        k = _expected_cosine(snr, dim, "monte_carlo", "gaussian", full, samples, generator)
+        k = _expected_cosine(c, dim, "monte_carlo", "gaussian", full_dim, samples, generator)
         return k.reciprocal().where(k != 0, 0)
     if eta is not None:
-        check_number("eta", eta, above=0)
-        c = snr.clamp(max=_HUGE_SNR)
+        check_number("eta", eta, at_least=1e-6, at_most=1000)
+        c = c.clamp(max=_HUGE_SNR)
         k = (c + eta) / torch.hypot(c, torch.ones_like(c))
     else:
-        k = _expected_cosine(snr, dim, method, noise, full, samples, generator).clamp(min=floor)
+        _check_method(method, noise, samples)
+        k = _expected_cosine(c, dim, method, noise, full_dim, samples, generator).clamp(min=floor)
     return k if power == -1 else k.pow(-power)
 
 
-def _check_noise(noise: object) -> None:
-    if noise != "gaussian" and not callable(getattr(noise, "radius", None)):
+def _check_method(method: str, noise: object, samples: int) -> None:
+    check_choice("method", method, ("exact", "monte_carlo", "asymptotic"))
+    check_integer("samples", samples, at_least=1)
+    is_law = callable(getattr(noise, "radius", None)) and not isinstance(noise, type)
+    if not is_law and not (isinstance(noise, str) and noise == "gaussian"):
         raise ValueError(f"noise must be 'gaussian' or a law such as dcs.noise.Sphere(), got {noise!r}")
+
+
+def _check_snr_and_dims(
+    snr: Tensor | float, dim: Tensor | int, full_dim: Tensor | int | None, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """c, D and the full D as tensors of one shape, in float32 or better."""
+    check_tensor("snr", snr)
+    assert isinstance(snr, Tensor)  # noqa: S101  (tells the type checker what was just checked)
+    check_generator(generator, snr.device)
+    c = snr.to(torch.promote_types(snr.dtype, torch.float32))
+    dims = []
+    for name, value in (("dim", dim), ("full_dim", dim if full_dim is None else full_dim)):
+        if not isinstance(value, Tensor):
+            check_number(name, value, at_least=1, at_most=_MOST_DIM)
+        dims.append(torch.as_tensor(value, dtype=c.dtype, device=c.device))
+    d, full = dims
+    if not bool((c >= 0).all()):
+        raise ValueError("snr must be >= 0 and not NaN: it is a ratio of norms")
+    if not bool(((d >= 1) & (d <= _MOST_DIM)).all()):
+        raise ValueError(f"dim must be from 1 to {_MOST_DIM:g}: k is not defined for an empty vector")
+    try:
+        shape = (c + d + full).shape
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(t.shape)) for t in (c, d, full))
+        raise ValueError(f"snr, dim and full_dim must broadcast, got shapes {shapes}") from None
+    if not bool(((full >= d) & (full <= _MOST_DIM)).all()):
+        raise ValueError("full_dim must be at least dim: the masked entries are some of all entries")
+    return c.expand(shape), d.expand(shape), full.expand(shape)
 
 
 def _expected_cosine(
@@ -225,9 +258,10 @@ def _expected_cosine(
         return _monte_carlo(c, dim, noise, full_dim, samples, generator)
     if isinstance(noise, str):
         return _gaussian_quadrature(c, dim)
-    mixture = noise.gaussian_scales()
+    scales_of = getattr(noise, "gaussian_scales", lambda: None)
+    mixture: tuple[Sequence[float], Sequence[float]] | None = scales_of()
     if mixture is None:
-        raise ValueError(f"method='exact' is not available for {noise!r}: use method='monte_carlo'")
+        raise ValueError(f"method='exact' is not available for noise={noise!r}: use method='monte_carlo'")
     # A marginal of a scale mixture is the same mixture, so full_dim plays no part.
     scales, probabilities = (torch.tensor(values, dtype=c.dtype, device=c.device) for values in mixture)
     return (_gaussian_quadrature(c[..., None] / scales, dim[..., None]) * probabilities).sum(-1)

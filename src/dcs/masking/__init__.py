@@ -57,8 +57,7 @@ class BlindSpot:
 
     def __post_init__(self) -> None:
         check_number("rho", self.rho, above=0, at_most=1)
-        if self.ndim not in (1, 2, 3):
-            raise ValueError(f"ndim must be 1, 2 or 3, got {self.ndim!r}")
+        check_integer("ndim", self.ndim, at_least=1, at_most=3)
         radii = self.radius if isinstance(self.radius, tuple) else (self.radius,) * self.ndim
         if len(radii) != self.ndim:
             raise ValueError(f"radius must be one integer or ndim = {self.ndim} of them, got {self.radius}")

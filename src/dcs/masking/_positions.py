@@ -36,7 +36,7 @@ def bernoulli_positions(
         words = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
         words = words.random_(-(2**63), None, generator=generator).view(torch.int32)
         product = words.long().mul_(choices).view(torch.int32)
-        gap = _geometric(product[_LOW::2], rho) if rho < 1 else torch.ones_like(words)
+        gap = _geometric(product[_LOW::2], rho, total + 1) if rho < 1 else torch.ones_like(words)
         longest = max(longest, int(gap.max()))
         gap[0].add_(last)
         position = gap.cumsum(0)
@@ -51,14 +51,14 @@ def bernoulli_positions(
     return Draws(torch.cat(positions), torch.cat(chosen), longest)
 
 
-def _geometric(words: Tensor, rho: float) -> Tensor:
-    """Gaps >= 1 from random words, seen as numbers U in (0, 1) of 24 bits (53 where gaps are long)."""
+def _geometric(words: Tensor, rho: float, longest: int) -> Tensor:
+    """Gaps from 1 to `longest`; the random words are seen as U in (0, 1), of 24 bits or more."""
     words = words.float() if rho > 0.01 else words.double()
     margin = 2**8 if rho > 0.01 else 1  # one step of that precision: keeps U inside (0, 1)
     scale = (1 - rho) / (2**32 + 2 * margin)
     uniform = torch.add(words.new_tensor((2**31 + margin) * scale), words, alpha=scale)
-    gap: Tensor = uniform.log_().mul_(1 / math.log1p(-rho)).int()
-    return gap
+    gap = uniform.log_().mul_(1 / math.log1p(-rho))
+    return gap.int() if rho > 0.01 else gap.clamp_(max=longest).long()
 
 
 def stratified_positions(
@@ -75,7 +75,7 @@ def stratified_positions(
     drawn in a box with probability rho·V, and dropped where the box reaches outside.
     """
     space = sum(radius > 0 for radius in radii)
-    side = max(1, int((1 / rho) ** (1 / space) + 1e-9))
+    side = max(1, int(min((1 / rho) ** (1 / space) + 1e-9, max(grid))))
     boxes = [-(-length // side) if radius else length for length, radius in zip(grid, radii, strict=True)]
     kept = torch.rand((n, *boxes), device=device, generator=generator) < rho * side**space
     position = torch.arange(n, device=device).reshape(-1, *[1] * len(grid))

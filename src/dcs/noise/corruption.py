@@ -7,7 +7,13 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from dcs._checks import check_batch, check_choice, check_finite, check_integer, check_number
+from dcs._checks import (
+    check_choice,
+    check_finite,
+    check_integer,
+    check_number,
+    read_batch,
+)
 from dcs.noise.isotropic import IsotropicNoise
 
 Array = TypeVar("Array", Tensor, "np.ndarray[tuple[int, ...], np.dtype[np.floating]]")
@@ -42,42 +48,40 @@ def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, le
         >>> add(torch.zeros(1, 3), "gaussian", 0.5, seed=0)
         tensor([[ 0.7705, -0.1467, -1.0894]])
     """
-    if isinstance(x, np.ndarray):
-        if not np.issubdtype(x.dtype, np.floating):
-            raise TypeError(
-                f"x must be a floating-point array, got {x.dtype}: convert it with x.astype(float)"
-            )
-        return add(torch.from_numpy(np.ascontiguousarray(x)), kind, sigma, seed, length=length).numpy()
-    check_batch("x", x)
-    check_number("sigma", sigma, at_least=0)
+    clean = read_batch("x", x)
+    check_number("sigma", sigma, at_least=0, at_most=1e30)
     check_integer("seed", seed, at_least=0)
-    check_number("length", length, above=0)
-    check_finite(x.sum(dtype=torch.float64), x=x)
-    generator = torch.Generator().manual_seed(seed)
+    check_number("length", length, at_least=0.01, at_most=1e6)
+    check_finite(clean.sum(dtype=torch.float64), x=clean)
+    noisy = _add(clean, kind, sigma, torch.Generator().manual_seed(int(seed)), length)
+    if not bool(noisy.isfinite().all()):
+        raise ValueError(f"sigma is {sigma:g}, too much for {clean.dtype}: some noisy entries overflow")
+    return noisy.numpy() if isinstance(x, np.ndarray) else noisy
+
+
+def _add(x: Tensor, kind: str | IsotropicNoise, sigma: float, generator: Generator, length: float) -> Tensor:
+    precise = torch.promote_types(x.dtype, torch.float32)
     if isinstance(kind, IsotropicNoise):
-        noise = kind.sample(x.shape, generator, dtype=torch.promote_types(x.dtype, torch.float32))
-        return x + (sigma * noise).to(x)
+        return x + (sigma * kind.sample(x.shape, generator, dtype=precise)).to(x)
     check_choice("kind", kind, KINDS)
     if kind == "poisson":
         return _poisson(x, sigma, generator)
     if kind == "salt_and_pepper":
         return _salt_and_pepper(x, sigma, generator)
-    noise = sigma * torch.randn(
-        x.shape, dtype=torch.promote_types(x.dtype, torch.float32), generator=generator
-    )
+    noise = sigma * torch.randn(x.shape, dtype=precise, generator=generator)
     if kind == "correlated":
         noise = _smooth(noise, length)
-    noise = noise.to(x)
-    return x * (1 + noise) if kind == "speckle" else x + noise
+    return x * (1 + noise.to(x)) if kind == "speckle" else x + noise.to(x)
 
 
 def _poisson(x: Tensor, sigma: float, generator: Generator) -> Tensor:
     if bool((x < 0).any()):
         raise ValueError("x must not be negative for kind='poisson': it is a rate of counts")
-    if sigma == 0:
-        return x.clone()
-    rate = x.detach().cpu().double() / sigma**2
-    return (torch.poisson(rate, generator=generator) * sigma**2).to(x)
+    mean = x.detach().cpu().double()
+    if float(mean.max()) >= 1e12 * float(sigma) ** 2:  # so many counts are normal, and too many to draw
+        noise = torch.randn(x.shape, dtype=torch.float64, generator=generator)
+        return (mean + sigma * mean.sqrt() * noise).to(x)
+    return (torch.poisson(mean / sigma**2, generator=generator) * sigma**2).to(x)
 
 
 def _salt_and_pepper(x: Tensor, share: float, generator: Generator) -> Tensor:
@@ -88,6 +92,8 @@ def _salt_and_pepper(x: Tensor, share: float, generator: Generator) -> Tensor:
 
 def _smooth(noise: Tensor, length: float) -> Tensor:
     """Smooth white noise with a Gaussian kernel, keeping its variance; borders wrap around."""
+    if noise.ndim == 1:
+        raise ValueError("x must have an axis after the batch for kind='correlated', got shape (n,)")
     axes = [noise.ndim - 1] if noise.ndim == 2 else [noise.ndim - 2, noise.ndim - 1]
     for axis in axes:
         reach = min(int(4 * length) + 1, (noise.shape[axis] - 1) // 2)

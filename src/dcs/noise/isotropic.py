@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Generator, Tensor
 
-from dcs._checks import check_generator
+from dcs._checks import check_generator, check_integer, check_number, check_tensor
 
 
 class IsotropicNoise(ABC):
@@ -33,12 +33,19 @@ class IsotropicNoise(ABC):
     ) -> Tensor:
         """Draw n independent noise vectors, (n, ...), each isotropic over all entries of a sample."""
         check_generator(generator, torch.device(device))
-        direction = torch.randn(shape, dtype=dtype, device=device, generator=generator)
+        if isinstance(shape, str) or not isinstance(shape, Sequence) or not shape:
+            raise TypeError(f"shape must be a sequence of sizes (n, ...), got {shape!r}")
+        for size in shape:
+            check_integer("shape", size, at_least=1)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point torch.dtype, got {dtype!r}")
+        precise = torch.promote_types(dtype, torch.float32)
+        direction = torch.randn(tuple(shape), dtype=precise, device=device, generator=generator)
         rows = direction.reshape(len(direction), -1)
         dim = rows.new_full((len(rows),), rows.shape[1])
         length = self.radius(dim, generator) / torch.linalg.vector_norm(rows, dim=1)
         noise: Tensor = (rows * length[:, None]).reshape(direction.shape)
-        return noise
+        return noise.to(dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -49,6 +56,7 @@ class Gaussian(IsotropicNoise):
 
     def radius(self, dim: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw from the chi law with `dim` degrees of freedom."""
+        check_tensor("dim", dim)
         # The only gamma sampler of torch that takes a generator; torch.distributions calls it as well.
         return (2 * torch._standard_gamma((dim / 2).contiguous(), generator=generator)).sqrt()
 
@@ -67,6 +75,7 @@ class Sphere(IsotropicNoise):
 
     def radius(self, dim: Tensor, generator: Generator | None = None) -> Tensor:  # noqa: ARG002
         """Return √D."""
+        check_tensor("dim", dim)
         return dim.sqrt()
 
 
@@ -79,16 +88,10 @@ class GaussianScaleMixture(IsotropicNoise):
     """
 
     def __init__(self, scales: Sequence[float], probabilities: Sequence[float] | None = None) -> None:
-        values = torch.as_tensor(scales, dtype=torch.float64)
-        weights = (
-            torch.ones_like(values)
-            if probabilities is None
-            else torch.as_tensor(probabilities, dtype=torch.float64)
-        )
-        if values.ndim != 1 or not len(values) or not bool(((values > 0) & values.isfinite()).all()):
-            raise ValueError(f"scales must be a list of positive numbers, got {scales!r}")
-        if weights.shape != values.shape or not bool(((weights > 0) & weights.isfinite()).all()):
-            raise ValueError(f"probabilities must be {len(values)} positive numbers, got {probabilities!r}")
+        values = _positive("scales", scales)
+        weights = _positive("probabilities", [1.0] * len(values) if probabilities is None else probabilities)
+        if weights.shape != values.shape:
+            raise ValueError(f"probabilities must be {len(values)}, one a scale, got {probabilities!r}")
         weights = weights / weights.sum()
         values = values / (weights * values.square()).sum().sqrt()
         self.scales: list[float] = values.tolist()
@@ -124,6 +127,8 @@ class Radial(IsotropicNoise):
     """
 
     def __init__(self, sample_radius: Callable[[Tensor, Generator | None], Tensor]) -> None:
+        if not callable(sample_radius):
+            raise TypeError(f"sample_radius must be callable, got {type(sample_radius).__name__}")
         self._sample_radius = sample_radius
         for dim in (2, 50):
             dims = torch.full((20_000,), float(dim), dtype=torch.float64)
@@ -138,9 +143,20 @@ class Radial(IsotropicNoise):
     def radius(self, dim: Tensor, generator: Generator | None = None) -> Tensor:
         """Draw from the given sampler."""
         length = self._sample_radius(dim, generator)
-        if length.shape != dim.shape or not bool((length >= 0).all()):
+        if not isinstance(length, Tensor) or length.shape != dim.shape or not bool((length >= 0).all()):
+            got = f"shape {tuple(length.shape)}" if isinstance(length, Tensor) else type(length).__name__
             raise ValueError(
-                f"sample_radius must return one length >= 0 for each dimension, {tuple(dim.shape)}, "
-                f"got shape {tuple(length.shape)}"
+                f"sample_radius must return a tensor of one length >= 0 for each dimension, "
+                f"{tuple(dim.shape)}, got {got}"
             )
         return length
+
+
+def _positive(name: str, numbers: Sequence[float]) -> Tensor:
+    """Positive numbers, in float64 and relative to their largest, so that no sum of them overflows."""
+    if isinstance(numbers, str) or not isinstance(numbers, Sequence) or not numbers:
+        raise TypeError(f"{name} must be a list of positive numbers, got {numbers!r}")
+    for number in numbers:
+        check_number(name, number, above=0)
+    values = torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+    return values / values.max()

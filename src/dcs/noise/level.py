@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dcs._checks import check_batch, check_choice, check_finite, check_integer
+from dcs._checks import check_choice, check_finite, check_integer, read_batch
 
 _CHUNK = 2**22  # patch entries handled at once
 # Daubechies' high-pass filter with two vanishing moments (db2).
@@ -73,14 +73,13 @@ def estimate_sigma(
         >>> round(estimate_sigma(1 + 0.3 * noise), 3)
         0.297
     """
-    if isinstance(x, np.ndarray):
-        x = torch.from_numpy(np.ascontiguousarray(x))
-    check_batch("x", x)
+    x = read_batch("x", x)
     check_choice("method", method, ("chen2015", "mad"))
     check_finite(x.sum(dtype=torch.float64), x=x)
     ndim = min(2, x.ndim - 1) if ndim is None else ndim
-    if ndim not in (1, 2) or x.ndim <= ndim:
-        raise ValueError(f"ndim must be 1 or 2 and leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
+    check_integer("ndim", ndim, at_least=1, at_most=2)
+    if x.ndim <= ndim:
+        raise ValueError(f"ndim must leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
     space = x.shape[-ndim:]
     images = x.detach().reshape(len(x), -1, *space)
     if method == "mad":
@@ -88,8 +87,11 @@ def estimate_sigma(
             raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
         sigma = _median_deviation(images, per_image)
         return sigma if per_image else float(sigma)
-    side = min(patch or (5 if per_image else 8), *space)
-    check_integer("patch", side, at_least=2)
+    patch = (5 if per_image else 8) if patch is None else patch
+    check_integer("patch", patch, at_least=2)
+    side = min(patch, *space)
+    if side < 2:
+        raise ValueError(f"patch must fit into x with at least 2 entries a side, but x has {tuple(space)}")
 
     def count_patches(step: int) -> int:
         in_one: int = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
@@ -125,6 +127,7 @@ def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor
         outer[rows] += patches.mT @ patches
         total[rows] += patches.sum(1, keepdim=True)
         count = patches.shape[1] if per_image else count + patches.shape[1]
+    check_finite(outer.sum(), x=images)
     mean = total / count
     covariance = outer / count - mean.mT @ mean
     return covariance if per_image else covariance[0]
