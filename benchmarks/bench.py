@@ -108,27 +108,33 @@ def weights() -> Iterable[Ratio]:
 
 
 def maskers(peer: str) -> Iterable[Ratio]:
-    """BlindSpot against CAREamics, which runs in an environment of its own."""
-    masker, generator = BlindSpot(rho=0.1), torch.Generator().manual_seed(0)
-    with subprocess.Popen(
-        [peer, "benchmarks/careamics_peer.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None  # noqa: S101
-        assert process.stdout is not None  # noqa: S101
-        for shape, count in (((256, 1, 28, 28), 50), ((16, 1, 256, 256), 20)):
-            x = torch.randn(shape)
+    """BlindSpot against CAREamics, each in a process of its own."""
+    workers = [
+        subprocess.Popen(
+            [python, "benchmarks/mask_worker.py", library],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for python, library in ((sys.executable, "dcs"), (peer, "careamics"))
+    ]
 
-            def reference(n: int, shape: tuple[int, ...] = shape) -> list[float]:
-                process.stdin.write(json.dumps({"shape": shape, "count": n}) + "\n")
-                process.stdin.flush()
-                return json.loads(process.stdout.readline())
+    def asking(worker: subprocess.Popen[str], shape: tuple[int, ...]) -> Callable[[int], list[float]]:
+        def ask(count: int) -> list[float]:
+            assert worker.stdin is not None  # noqa: S101
+            assert worker.stdout is not None  # noqa: S101
+            worker.stdin.write(json.dumps({"shape": shape, "count": count}) + "\n")
+            worker.stdin.flush()
+            return json.loads(worker.stdout.readline())
 
-            times = side_by_side(
-                lambda n, x=x: timed(lambda: masker(x, generator), n), reference, count, rounds=15
-            )
-            size = "x".join(map(str, shape))
-            yield faster(f"BlindSpot(rho=0.1) / CAREamics uniform_manipulate, {size}", times, 4)
-        process.stdin.close()
+        return ask
+
+    for shape, count in (((256, 1, 28, 28), 50), ((16, 1, 256, 256), 20)):
+        times = side_by_side(*(asking(worker, shape) for worker in workers), count, rounds=20)
+        size = "x".join(map(str, shape))
+        yield faster(f"BlindSpot(rho=0.1) / CAREamics uniform_manipulate, {size}", times, 4)
+    for worker in workers:
+        worker.communicate()
 
 
 def imports() -> Iterable[Ratio]:

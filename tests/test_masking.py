@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dcs.masking import AmplitudeNeighbors, BlindSpot
-from dcs.masking._positions import bernoulli_positions
+from dcs.masking._positions import _geometric, bernoulli_positions, longest_gap
 
 
 def seeded(seed=0):
@@ -150,8 +150,10 @@ def test_entries_are_masked_independently():
 
 @pytest.mark.parametrize("rho", [0.5, 0.1, 0.005])
 def test_gaps_are_geometric_and_choices_uniform_and_independent(rho):
-    draws = bernoulli_positions(int(2e5 / rho), rho, 120, seeded(), torch.device("cpu"))
-    gaps = draws.position.diff()
+    position, choice = bernoulli_positions(int(2e5 / rho), rho, 120, seeded(), torch.device("cpu"))
+    gaps = position.diff()
+    assert int(gaps.min()) >= 1
+    assert int(gaps.max()) <= longest_gap(rho)
     edges = stats.geom.ppf([0.1, 0.3, 0.5, 0.7, 0.9], rho)
     bins = torch.bucketize(gaps.double(), torch.tensor(edges)).numpy()
     cdf = [0, *stats.geom.cdf(edges, rho), 1]
@@ -159,13 +161,35 @@ def test_gaps_are_geometric_and_choices_uniform_and_independent(rho):
     counts = torch.bincount(torch.from_numpy(bins), minlength=6).numpy()
     kept = [i for i, p in enumerate(chances) if p > 0]
     assert stats.chisquare(counts[kept], [chances[i] * len(gaps) for i in kept]).pvalue > 1e-4
-    choice = (draws.choice + 60).long()
+    choice = choice.long()
     assert int(choice.min()) >= 0
     assert int(choice.max()) < 120
     assert stats.chisquare(torch.bincount(choice, minlength=120)).pvalue > 1e-4
     joint = torch.zeros(6, 8)
     joint.index_put_((torch.from_numpy(bins), choice[1:] // 15), torch.ones(len(gaps)), accumulate=True)
     assert stats.chi2_contingency(joint[kept].numpy()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("rho", [0.999, 0.5, 0.1, 0.011, 0.01, 1e-4])
+def test_extreme_words_give_legal_gaps(rho):
+    words = torch.tensor([0, 1, 255, 256, 2**31 - 1, -(2**31), -256, -1], dtype=torch.int32)
+    gaps = _geometric(words, rho, 10**9)
+    assert int(gaps.min()) >= 1
+    assert int(gaps.max()) <= longest_gap(rho)
+    assert int(gaps[0]) == int(gaps.max())
+    assert int(gaps[-1]) == 1
+
+
+def test_more_draws_are_made_when_the_first_do_not_reach_the_end(monkeypatch):
+    """A tenth of the words at a time must give the same law."""
+    monkeypatch.setattr(math, "sqrt", lambda value: -0.18 * value)
+    position, choice = bernoulli_positions(200_000, 0.1, 8, seeded(), torch.device("cpu"))
+    monkeypatch.undo()
+    assert len(choice) == len(position)
+    assert bool((position.diff() > 0).all())
+    assert int(position[0]) >= 0
+    assert int(position[-1]) < 200_000
+    assert len(position) == pytest.approx(20_000, abs=5 * math.sqrt(20_000 * 0.9))
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_mad_against_scikit_image():
 
 
 def test_texture_passes_for_noise():
-    """Strokes one pixel wide fill all directions of a small patch; whole digits leave some directions empty."""
+    """Strokes one pixel wide fill all directions of a small patch; whole digits leave some empty."""
     clean = torch.tensor(load_digits().images / 16, dtype=torch.float32)
     bias = {}
     for sigma in (0.0, 0.1, 0.5):

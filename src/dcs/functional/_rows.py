@@ -38,6 +38,12 @@ def dot(u: Tensor, v: Tensor) -> Tensor:
     return (u * v).sum(1)
 
 
+def norm(u: Tensor) -> Tensor:
+    """‖u‖ of each row, (n,); its gradient at a row of zeros is zero."""
+    length: Tensor = torch.linalg.vector_norm(u, dim=1)
+    return length
+
+
 def reduce(values: Tensor, reduction: str) -> Tensor:
     """Per-sample values (n,) as they are ("none"), averaged ("mean") or added up ("sum")."""
     check_choice("reduction", reduction, ("mean", "sum", "none"))

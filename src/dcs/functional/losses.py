@@ -15,7 +15,7 @@ from dcs._checks import (
     check_same_shape,
     check_tensor,
 )
-from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce
+from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, norm, reduce
 from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 
@@ -53,8 +53,8 @@ def cosine_loss(
     valid = _check_pair("target", target, "prediction", prediction, valid)
     b = compared_entries(mask, valid, target)
     u, v = as_rows(target, b, valid), as_rows(prediction, b, valid)
-    cosine, norms2 = _cosine_of_rows(u, v, eps)
-    check_finite(norms2.sum(), target=u, prediction=v)
+    cosine, norms = _cosine_of_rows(u, v, eps)
+    check_finite(norms.sum(), target=u, prediction=v)
     return reduce(-cosine, reduction)
 
 
@@ -120,16 +120,16 @@ def denoising_cosine_loss(
     check_generator(generator, x.device)
     b = compared_entries(mask, valid, x)
     u, v = as_rows(x.detach(), b, valid), as_rows(prediction, b, valid)
-    cosine, norms2 = _cosine_of_rows(u, v, eps)
+    cosine, norms = _cosine_of_rows(u, v, eps)
     with torch.no_grad():
         u_tilde = as_rows(x_tilde, b, valid)
-        estimate, distance2 = snr_of_rows(u, u_tilde)
-        check_finite((norms2 + distance2).sum(), x=u, prediction=v, x_tilde=u_tilde)
+        estimate, distance = snr_of_rows(u, u_tilde)
+        check_finite((norms + distance).sum(), x=u, prediction=v, x_tilde=u_tilde)
         c = estimate if snr is None else _check_snr(snr, u)
         dim = count_entries(b, u).clamp(min=1)
         full_dim = count_entries(compared_entries(None, valid, x), u).clamp(min=1)
         weight = weight_of(c, dim, full_dim, method, noise, samples, floor, power, eta, variant, generator)
-        says_nothing = distance2 == 0  # as in constant data, and in few other cases
+        says_nothing = distance == 0  # as in constant data, and in few other cases
         if bool(says_nothing.any()):
             says_nothing &= _is_constant(x, valid)
     return reduce(-weight * cosine.detach().where(says_nothing, cosine), reduction)
@@ -274,12 +274,11 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
 
 
 def _cosine_of_rows(u: Tensor, v: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The cosine of each pair of checked rows, and ‖u‖² + ‖v‖², which is finite if they are."""
-    u_norm2, v_norm2 = dot(u, u), dot(v, v)
-    tiny = torch.finfo(u.dtype).tiny  # keeps the slope of the square root finite
-    product = u_norm2.clamp(min=tiny).sqrt() * v_norm2.clamp(min=tiny).sqrt()
+    """The cosine of each pair of checked rows, and ‖u‖ + ‖v‖, which is finite if they are."""
+    u_norm, v_norm = norm(u), norm(v)
+    product = u_norm * v_norm
     cosine = dot(u, v) / product.clamp(min=eps)
-    return cosine.where(product > eps, cosine.detach()), u_norm2 + v_norm2
+    return cosine.where(product > eps, cosine.detach()), u_norm + v_norm
 
 
 def _is_constant(x: Tensor, valid: Tensor | None) -> Tensor:

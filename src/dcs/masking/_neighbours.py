@@ -46,29 +46,33 @@ def neighbourhood(
 
 
 class QuickChoice(NamedTuple):
-    """`Neighbourhood` laid out so that one number in [−choices/2, choices/2) picks any entry's neighbour."""
+    """`Neighbourhood` laid out so that one number below `choices` picks any entry's neighbour."""
 
     choices: int  # a common multiple of the numbers of neighbours
-    middle: Tensor  # of an entry's choices in `step`, for the entries of one or several samples
+    first: Tensor  # of an entry's choices in `step`, for the entries of one or several samples
     step: Tensor  # (kinds · choices,): each legal neighbour equally often
 
     def sources(self, position: Tensor, choice: Tensor, total: int) -> Tensor:
         """The chosen neighbours of some positions in a flat batch of `total` entries."""
-        entry = position if len(self.middle) == total else position % len(self.middle)
-        return self.step.index_select(0, self.middle.index_select(0, entry).add_(choice)).add_(position)
+        size = len(self.first)
+        if size == total:
+            entry = position
+        else:
+            entry = position & (size - 1) if size.bit_count() == 1 else position % size
+        return self.step.index_select(0, self.first.index_select(0, entry).add_(choice)).add_(position)
 
 
 def quick_choice(near: Neighbourhood, n: int) -> QuickChoice | None:
     """Make the tables for batches of n samples, or None where they would be too large."""
     counts = near.legal.tolist()
-    choices = math.lcm(2, *counts)
+    choices = math.lcm(*counts)
     if choices > _MOST_CHOICES:
         return None
     step = [near.step[kind, :count].repeat_interleave(choices // count) for kind, count in enumerate(counts)]
     # Tabulating the entries of the whole batch, if it is not too large, spares a division.
     samples = n if n * len(near.kind) <= _MOST_ENTRIES else 1
-    middle = (near.kind * choices + choices // 2).int().repeat(samples)
-    return QuickChoice(choices, middle, torch.cat(step))
+    first = (near.kind * choices).int().repeat(samples)
+    return QuickChoice(choices, first, torch.cat(step))
 
 
 def draw_sources(

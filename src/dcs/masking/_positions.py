@@ -1,64 +1,64 @@
 """Where to mask: ascending positions in a flat batch."""
 
 import math
-import sys
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-# Which half of a 64-bit integer, seen as two of 32 bits, is the low one.
-_LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
-
-
-class Draws(NamedTuple):
-    """Positions of a Bernoulli process."""
-
-    position: Tensor  # ascending
-    choice: Tensor  # uniform in [−choices/2, choices/2), one for each position
-    longest_gap: int
+_GOLDEN = -1640531527  # the odd 32-bit integer (here signed) nearest to 2³² times the golden ratio
 
 
 def bernoulli_positions(
     total: int, rho: float, choices: int, generator: Generator | None, device: torch.device
-) -> Draws:
-    """Where `total` iid Bernoulli(rho) draws are 1, with a uniform choice, out of an even number, for each.
+) -> tuple[Tensor, Tensor]:
+    """Where `total` iid Bernoulli(rho) draws are 1, ascending, and a uniform choice below `choices` for each.
 
     The positions are sums of geometric gaps, so that the work follows what is masked: a gap is
     ⌊log((1 − rho)·U)/log(1 − rho)⌋ with U uniform, since that is >= g with probability (1 − rho)^(g − 1).
-    One random word r of 32 bits (signed) gives both: in the product r·choices the high word is the choice
-    and the low word, independent of it to a resolution of choices/2³², is U.
+    One random word of 32 bits gives both: its leading bits are U, and its trailing ones, brought to the front
+    by a multiplication with the golden ratio (Fibonacci hashing), the choice. The words of one gap are
+    consecutive numbers, whose multiples of the golden ratio are spread evenly: every choice is equally likely
+    whatever the gap.
     """
     expected = total * rho
     draws = int(expected + 5 * math.sqrt(expected)) + 16  # enough but once in millions of calls
-    positions, chosen, last, longest = [], [], -1, 1
+    positions, chosen, last = [], [], -1
     while True:
         words = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
         words = words.random_(-(2**63), None, generator=generator).view(torch.int32)
-        product = words.long().mul_(choices).view(torch.int32)
-        gap = _geometric(product[_LOW::2], rho, total + 1) if rho < 1 else torch.ones_like(words)
-        longest = max(longest, int(gap.max()))
+        gap = _geometric(words, rho, total + 1) if rho < 1 else torch.ones_like(words)
         gap[0].add_(last)
         position = gap.cumsum(0)
         end = int(torch.searchsorted(position, total))
         positions.append(position[:end])
-        chosen.append(product[_HIGH::2][:end])
+        spread = words.mul_(_GOLDEN)[:end].view(torch.uint32).float()
+        # The factor, one step of a float below 1, keeps the largest word inside.
+        chosen.append(spread.mul_(choices * (1 - 2**-23) / 2**32).int())
         if end < len(position):
             break
         last = int(position[-1])
     if len(positions) == 1:
-        return Draws(positions[0], chosen[0], longest)
-    return Draws(torch.cat(positions), torch.cat(chosen), longest)
+        return positions[0], chosen[0]
+    return torch.cat(positions), torch.cat(chosen)
 
 
-def _geometric(words: Tensor, rho: float, longest: int) -> Tensor:
-    """Gaps from 1 to `longest`; the random words are seen as U in (0, 1), of 24 bits or more."""
-    words = words.float() if rho > 0.01 else words.double()
-    margin = 2**8 if rho > 0.01 else 1  # one step of that precision: keeps U inside (0, 1)
-    scale = (1 - rho) / (2**32 + 2 * margin)
-    uniform = torch.add(words.new_tensor((2**31 + margin) * scale), words, alpha=scale)
-    gap = uniform.log_().mul_(1 / math.log1p(-rho))
-    return gap.int() if rho > 0.01 else gap.clamp_(max=longest).long()
+def _margin(rho: float) -> int:
+    """How far U·2³² is kept from 0 and 2³²: one step of the precision that is needed, 24 bits or more."""
+    return 2**8 if rho > 0.01 else 1
+
+
+def _geometric(words: Tensor, rho: float, most: int) -> Tensor:
+    """Gaps >= 1, cut at `most`; the random words are seen as U in (0, 1)."""
+    frequent = rho > 0.01
+    uniform = words.view(torch.uint32).to(torch.float32 if frequent else torch.float64)
+    scale = (1 - rho) / (2**32 + 2 * _margin(rho))
+    gap = uniform.mul_(scale).add_(scale * _margin(rho)).log_().mul_(1 / math.log1p(-rho))
+    return gap.int() if frequent else gap.clamp_(max=most).long()
+
+
+def longest_gap(rho: float) -> float:
+    """No gap that `bernoulli_positions` draws is longer."""
+    return 2 - math.log(2**32 / _margin(rho)) / math.log1p(-rho) if rho < 1 else 1
 
 
 def stratified_positions(

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from dcs._checks import check_finite, check_generator, check_mask
 from dcs.masking._neighbours import Neighbourhood, QuickChoice, draw_sources, neighbourhood, quick_choice
-from dcs.masking._positions import bernoulli_positions, stratified_positions, top_up
+from dcs.masking._positions import bernoulli_positions, longest_gap, stratified_positions, top_up
 
 
 def replace_by_neighbours(
@@ -42,35 +42,35 @@ def replace_by_neighbours(
             valid = valid.amin([axis + 1 for axis, length in enumerate(grid) if length == 1])
         valid = valid.reshape(n, size).contiguous()
     check_finite(data.sum(dtype=torch.promote_types(x.dtype, torch.float32)), x=data)
+    flat = x.reshape(-1)
+    x_tilde = flat.clone()  # now, while x is in the cache
 
-    longest_gap = (n + 1) * size  # where nothing better is known
+    pairs = []  # of source and position
+    remaining = []  # positions without a source yet
     if stratified:
         position = stratified_positions(n, grid, radii, rho, generator, x.device)
     else:
-        choices = quick.choices if quick else 2
-        position, choice, longest_gap = bernoulli_positions(n * size, rho, choices, generator, x.device)
-    pairs = []  # of source and position
-    remaining = position
+        choices = quick.choices if quick else 1
+        position, choice = bernoulli_positions(n * size, rho, choices, generator, x.device)
+    if valid is not None:
+        position = position[valid.view(-1)[position]]
     if quick and valid is None and not stratified:
         pairs.append((quick.sources(position, choice, n * size), position))
-        remaining = position[:0]
-    elif valid is not None:
-        longest_gap = (n + 1) * size
-        remaining = position = position[valid.view(-1)[position]]
+        may_be_short = longest_gap(rho) * least > size
+    else:
+        remaining.append(position)
+        may_be_short = least > 0
     masked = torch.zeros(n * size, dtype=torch.bool, device=x.device)
-    masked.scatter_(0, position, masked.new_ones(1).expand(position.shape))
-    if longest_gap * least > size:  # otherwise no sample can have fewer
-        added = top_up(masked.view(n, size), position, least, valid, generator)
-        remaining = torch.cat([remaining, added])
-    if len(remaining):
-        source, found = draw_sources(remaining, near, valid, generator)
+    masked.scatter_(0, position, masked.new_ones(position.shape))
+    if may_be_short:
+        remaining.append(top_up(masked.view(n, size), position, least, valid, generator))
+    if remaining:
+        position = torch.cat(remaining)
+        source, found = draw_sources(position, near, valid, generator)
         if found is not None:
-            masked[remaining[~found]] = False
-            source, remaining = source[found], remaining[found]
-        pairs.append((source, remaining))
-
-    flat = x.reshape(-1)
-    x_tilde = flat.clone()
+            masked[position[~found]] = False
+            source, position = source[found], position[found]
+        pairs.append((source, position))
     for pair in pairs:
         source, position = pair if copies == 1 else (_along_channels(p, x.shape[1:], grid) for p in pair)
         x_tilde.scatter_(0, position, flat.index_select(0, source))
