@@ -61,16 +61,16 @@ def run(
     """Train every objective for the same number of steps from the same start; yield a row for each."""
     train, test = load(sigma, seed)
     pca = PCA(COMPONENTS, random_state=seed).fit(train.noisy.flatten(1))
-    yield Row("PCA", _accuracy(lambda x: torch.from_numpy(pca.transform(x.flatten(1))), train, test), None)
+    yield Row("PCA", accuracy(lambda x: torch.from_numpy(pca.transform(x.flatten(1))), train, test), None)
     encoder, decoder = autoencoder(seed)
-    yield Row("untrained", _accuracy(encoder, train, test), None)
+    yield Row("untrained", accuracy(encoder, train, test), None)
     for name, objective in methods(sigma).items():
         progress(name)
         encoder, decoder = autoencoder(seed)
         fit(nn.Sequential(encoder, decoder), objective, train, steps, seed)
         with torch.no_grad():
             cosine = -F.cosine_loss(test.clean, decoder(encoder(test.noisy))).item()
-            yield Row(name, _accuracy(encoder, train, test), cosine)
+            yield Row(name, accuracy(encoder, train, test), cosine)
 
 
 def autoencoder(seed: int) -> tuple[nn.Sequential, nn.Sequential]:
@@ -105,7 +105,7 @@ def fit(model: nn.Module, objective: objectives.Objective, train: Digits, steps:
         optimizer.step()
 
 
-def _accuracy(encoder: Callable[[Tensor], Tensor], train: Digits, test: Digits) -> float:
+def accuracy(encoder: Callable[[Tensor], Tensor], train: Digits, test: Digits) -> float:
     """Test accuracy, in percent, of logistic regression on standardised features."""
     with torch.no_grad():
         features, held_out = encoder(train.noisy), encoder(test.noisy)

@@ -1,0 +1,66 @@
+"""What the README and the docs say is run, as printed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+from dcs import demo, objectives
+from dcs import functional as F
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_example_runs_as_printed():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)  # noqa: S102  (our own README)
+    assert names["features"].shape == (1797, 10)
+    assert names["loss"].item() < -0.5
+
+
+def test_the_commands_exist():
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    commands = re.findall(r"\bmake ([a-z]+)", README)
+    assert {"demo", "test", "bench"} <= set(commands)
+    assert set(commands) <= set(targets)
+    assert shlex.split((ROOT / ".ci" / "run").read_text().splitlines()[-1]) == ["make", "test"]
+
+
+def test_the_table_has_the_rows_of_the_demo():
+    printed = re.findall(r"^│ (.+?) +│", README, re.MULTILINE)
+    assert printed == ["PCA", "untrained", *demo.methods(0.3)]
+
+
+def test_every_objective_is_in_the_table():
+    printed = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
+    assert {name: cls.__name__ for name, cls in objectives.REGISTRY.items()} == dict(printed)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", prose):
+        assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_every_docs_page_is_linked_from_the_readme():
+    assert all(f"docs/{page.name}" in README for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_figures_of_the_weight_page():
+    page = (ROOT / "docs" / "weight.md").read_text()
+    repeats = torch.full((20_000,), 0.2, dtype=torch.float64)
+    for c, printed in ((0.2, "5.5 %"), (1.0, "0.7 %")):
+        k = F.expected_cosine(
+            repeats * 5 * c, 78, method="monte_carlo", generator=torch.Generator().manual_seed(0)
+        )
+        assert f"{100 * float(k.std() / k.mean()):.1f} %" == printed
+        assert f"{printed} at c = {c:g}" in page
+    for dim, printed in ((6, "1.8 %"), (78, "0.1 %")):
+        excess = F.expected_cosine(0.5, dim, method="asymptotic") / F.expected_cosine(0.5, dim) - 1
+        assert f"{100 * float(excess):.1f} %" == printed
+        assert printed in page
