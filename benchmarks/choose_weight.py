@@ -1,7 +1,7 @@
 """Which mask ratio, and which power of k? Prints the table of docs/weight.md.
 
-Noisy digits and the network of the demo. Every cell is the mean over four seeds, which share noise, split, network
-and batches across methods. About ten minutes on one core.
+Noisy digits and the network of the demo. Every cell is the mean over four seeds, which share noise, split,
+network and batches across methods. About ten minutes on one core.
 """
 
 from collections.abc import Callable
