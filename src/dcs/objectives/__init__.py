@@ -3,7 +3,7 @@
 import difflib
 from typing import Any
 
-from dcs.objectives.base import MaskedObjective, Objective
+from dcs.objectives.base import Batch, MaskedObjective, Objective
 from dcs.objectives.baselines import MSE, SURE, Cosine, DenoisingAutoencoder, Noise2Noise, Noise2Void
 from dcs.objectives.denoising_cosine import DenoisingCosine
 from dcs.objectives.oracle import CosineOracle, DenoisingCosineOracle
@@ -37,6 +37,7 @@ __all__ = [
     "MSE",
     "REGISTRY",
     "SURE",
+    "Batch",
     "Cosine",
     "CosineOracle",
     "DenoisingAutoencoder",

@@ -1,29 +1,36 @@
 """What all objectives share: one call, and the two ways to a second view of x."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
-from dcs._checks import check_batch, check_same_shape
+from dcs._checks import check_batch, check_generator, check_same_shape
 from dcs.masking import BlindSpot, Masker
 
 Model = Callable[[Tensor], Tensor]
 
 
+class Batch(NamedTuple):
+    """What an objective is called with beside the model, checked."""
+
+    x: Tensor
+    generator: Generator | None
+    pair: Tensor | None
+    valid: Tensor | None
+
+    @property
+    def view(self) -> Tensor:
+        """What the model sees if nothing is masked: the pair, if there is one."""
+        return self.x if self.pair is None else self.pair
+
+
 class Objective(nn.Module):
     """What is minimised: a scalar from a model and a batch.
 
-    Every objective is called alike:
-
-    - `model`: any callable whose result has x's shape;
-    - `x`: noisy samples (n, ...);
-    - `generator`: where all randomness comes from;
-    - `pair`: a second, independent noisy view of the same things (A3), if there is one: it is then what the
-      model sees, in place of a masked x, and all entries are compared;
-    - `valid`: False on padding, which never counts.
-
-    An objective is a module, so that what it estimates is moved, saved and loaded with it.
+    Every objective is called alike; a new one says in `compute` what it is. It is a module, so that what it
+    estimates is moved, saved and loaded with it.
     """
 
     __call__: Callable[..., Tensor]
@@ -37,7 +44,28 @@ class Objective(nn.Module):
         *,
         valid: Tensor | None = None,
     ) -> Tensor:
-        """Compute the objective."""
+        """Compute the objective.
+
+        Args:
+            model: Any callable whose result has x's shape.
+            x: Noisy samples (n, ...).
+            generator: Where all randomness comes from.
+            pair: A second, independent noisy view of the same things (A3), if there is one: it is what the
+                model then sees, in place of a masked x, and all entries are compared.
+            valid: False on padding, which never counts.
+
+        Returns:
+            A scalar.
+        """
+        check_batch("x", x)
+        check_generator(generator, x.device)
+        if pair is not None:
+            check_batch("pair", pair)
+            check_same_shape("pair", pair, "x", x)
+        return self.compute(model, Batch(x, generator, pair, valid))
+
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute the objective of a checked batch."""
         raise NotImplementedError
 
 
@@ -53,16 +81,16 @@ class MaskedObjective(Objective):
         super().__init__()
         self.masker = masker
 
-    def second_view(
-        self, x: Tensor, generator: Generator | None, pair: Tensor | None, valid: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return x_tilde and the mask: those of the masker, or the pair and no mask."""
-        if pair is not None:
-            check_pair(pair, x)
-            return pair, None
-        check_batch("x", x)
-        masker = self.masker or self.default_masker(ndim=1 if x.ndim <= 2 else 2)
-        return masker(x, generator) if valid is None else masker(x, generator, valid=valid)
+    def mask(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return x_tilde and b."""
+        masker = self.masker or self.default_masker(ndim=1 if batch.x.ndim <= 2 else 2)
+        if batch.valid is None:
+            return masker(batch.x, batch.generator)
+        return masker(batch.x, batch.generator, valid=batch.valid)
+
+    def second_view(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return what the model sees and the entries to compare: the pair and all, or x_tilde and b."""
+        return self.mask(batch) if batch.pair is None else (batch.pair, None)
 
     def default_masker(self, ndim: int) -> Masker:
         """Return what masks if no masker was given."""
@@ -71,13 +99,6 @@ class MaskedObjective(Objective):
     def extra_repr(self) -> str:
         """Show the masker."""
         return f"masker={self.masker}"
-
-
-def check_pair(pair: Tensor, x: Tensor) -> None:
-    """Require a second view of the same samples."""
-    check_batch("pair", pair)
-    check_batch("x", x)
-    check_same_shape("pair", pair, "x", x)
 
 
 def predict(model: Model, x: Tensor) -> Tensor:

@@ -3,31 +3,20 @@
 import math
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from dcs import functional as F
-from dcs._checks import check_batch, check_generator, check_number
+from dcs._checks import check_number
 from dcs.noise import estimate_sigma
-from dcs.objectives.base import MaskedObjective, Model, Objective, check_pair, predict
+from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, predict
 
 
 class MSE(Objective):
     """Assumes no noise: the mean squared error to x itself, which learns noise and signal alike."""
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,  # noqa: ARG002  (one signature for all objectives)
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x) − x)²; with a pair, mean (h(pair) − x)²."""
-        if pair is not None:
-            check_pair(pair, x)
-        prediction = predict(model, x if pair is None else pair)
-        return F.noise2void_loss(prediction, x, None, valid=valid)
+        return F.noise2void_loss(predict(model, batch.view), batch.x, None, valid=batch.valid)
 
 
 class Noise2Noise(MSE):
@@ -36,37 +25,19 @@ class Noise2Noise(MSE):
     Lehtinen et al., ICML 2018. The minimiser is that of the squared error to the clean data.
     """
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(pair) − x)²."""
-        if pair is None:
+        if batch.pair is None:
             raise ValueError("pair is needed by n2n: a second noisy view of x; without one use n2v")
-        return super().forward(model, x, generator, pair, valid=valid)
+        return super().compute(model, batch)
 
 
 class Cosine(Objective):
     """Assumes no noise: minus the cosine to x itself (Eq. 1), which learns the noise's direction too."""
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,  # noqa: ARG002  (one signature for all objectives)
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute −cos(x, h(x)); with a pair, −cos(x, h(pair))."""
-        if pair is not None:
-            check_pair(pair, x)
-        return F.cosine_loss(x, predict(model, x if pair is None else pair), valid=valid)
+        return F.cosine_loss(batch.x, predict(model, batch.view), valid=batch.valid)
 
 
 class Noise2Void(MaskedObjective):
@@ -75,18 +46,10 @@ class Noise2Void(MaskedObjective):
     Krull et al., CVPR 2019. The minimiser is that of the squared error to the clean data (Proposition 2).
     """
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x_tilde) − x)² over the masked entries (Eq. 11)."""
-        x_tilde, b = self.second_view(x, generator, pair, valid)
-        return F.noise2void_loss(predict(model, x_tilde), x, b, valid=valid)
+        x_tilde, b = self.second_view(batch)
+        return F.noise2void_loss(predict(model, x_tilde), batch.x, b, valid=batch.valid)
 
 
 class DenoisingAutoencoder(Objective):
@@ -103,23 +66,11 @@ class DenoisingAutoencoder(Objective):
         check_number("sigma", sigma, above=0)
         self.sigma = sigma
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x + noise) − x)²; with a pair, mean (h(pair + noise) − x)²."""
-        check_batch("x", x)
-        check_generator(generator, x.device)
-        if pair is not None:
-            check_pair(pair, x)
-        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
-        prediction = predict(model, (x if pair is None else pair) + self.sigma * noise)
-        return F.noise2void_loss(prediction, x, None, valid=valid)
+        x = batch.x
+        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=batch.generator)
+        return F.noise2void_loss(predict(model, batch.view + self.sigma * noise), x, None, valid=batch.valid)
 
     def extra_repr(self) -> str:
         """Show sigma."""
@@ -155,27 +106,16 @@ class SURE(Objective):
             raise ValueError(f"sigma cannot be estimated from this x ({error}); pass sigma to SURE") from None
         self.sigma.fill_(sigma)
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
-        """Compute the risk estimate.
-
-        With a pair no probe is needed: the estimate is mean (h(pair) − x)² − σ².
-        """
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute the risk estimate; with a pair no probe is needed: it is mean (h(pair) − x)² − σ²."""
+        x = batch.x
         if self.sigma.ndim == 0 and bool(self.sigma.isnan()):
             self.estimate(x)
         sigma = self.sigma.to(x.device)
-        if pair is not None:
-            check_pair(pair, x)
-            error = F.noise2void_loss(predict(model, pair), x, None, valid=valid)
+        if batch.pair is not None:
+            error = F.noise2void_loss(predict(model, batch.pair), x, None, valid=batch.valid)
             return error - sigma.square().mean()
-        return F.sure_loss(model, x, sigma, step=self.step, valid=valid, generator=generator)
+        return F.sure_loss(model, x, sigma, step=self.step, valid=batch.valid, generator=batch.generator)
 
     def extra_repr(self) -> str:
         """Show sigma, if it is one number."""

@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from dcs import functional as F
 from dcs.masking import BlindSpot, Masker
-from dcs.objectives.base import MaskedObjective, Model, predict
+from dcs.objectives.base import Batch, MaskedObjective, Model, predict
 
 
 class DenoisingCosine(MaskedObjective):
@@ -68,20 +68,24 @@ class DenoisingCosine(MaskedObjective):
             return BlindSpot(rho=0.1, ndim=ndim, min_masked=0)
         return super().default_masker(ndim)
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss of a batch."""
-        x_tilde, b = self.second_view(x, generator, pair, valid)
-        prediction = predict(model, x_tilde)
+        x_tilde, b = self.second_view(batch)
+        return self.loss(model, batch, x_tilde, b)
+
+    def loss(
+        self, model: Model, batch: Batch, x_tilde: Tensor, b: Tensor | None, snr: Tensor | None = None
+    ) -> Tensor:
+        """Compute the weighted cosine loss of the prediction from x_tilde."""
         return F.denoising_cosine_loss(
-            prediction, x, x_tilde, b, valid=valid, generator=generator, **self.weighting
+            predict(model, x_tilde),
+            batch.x,
+            x_tilde,
+            b,
+            snr=snr,
+            valid=batch.valid,
+            generator=batch.generator,
+            **self.weighting,
         )
 
     def extra_repr(self) -> str:

@@ -6,12 +6,12 @@ They are called like any objective, with the clean data as `pair`.
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from dcs import functional as F
 from dcs._checks import check_number
 from dcs.masking import Masker
-from dcs.objectives.base import Model, Objective, check_pair, predict
+from dcs.objectives.base import Batch, Model, Objective, predict
 from dcs.objectives.denoising_cosine import DenoisingCosine
 
 
@@ -27,21 +27,13 @@ class CosineOracle(Objective):
         super().__init__()
         self.masker = masker
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute −cos(s, h(x)), with the clean data s as `pair`."""
-        clean = _clean(pair, x)
+        clean = _clean(batch)
         if self.masker is None:
-            return F.cosine_loss(clean, predict(model, x), valid=valid)
-        x_tilde, b = self.masker(x, generator, valid=valid)
-        return F.cosine_loss(clean, predict(model, x_tilde), b, valid=valid)
+            return F.cosine_loss(clean, predict(model, batch.x), valid=batch.valid)
+        x_tilde, b = self.masker(batch.x, batch.generator, valid=batch.valid)
+        return F.cosine_loss(clean, predict(model, x_tilde), b, valid=batch.valid)
 
 
 class DenoisingCosineOracle(DenoisingCosine):
@@ -58,29 +50,15 @@ class DenoisingCosineOracle(DenoisingCosine):
         super().__init__(masker, **{"power": 1.0, **options})
         self.sigma = sigma
 
-    def forward(
-        self,
-        model: Model,
-        x: Tensor,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        *,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss with the true c = ‖b⊙s‖/(σ√‖b‖₁), the clean data s being `pair`."""
-        clean = _clean(pair, x)
-        x_tilde, b = self.second_view(x, generator, None, valid)
-        assert b is not None  # noqa: S101  (a mask comes from every masker; this tells the type checker)
-        signal = clean.where(b, 0).flatten(1)
+        x_tilde, b = self.mask(batch)
+        signal = _clean(batch).where(b, 0).flatten(1)
         snr = torch.linalg.vector_norm(signal, dim=1) / (self.sigma * b.flatten(1).sum(1).clamp(min=1).sqrt())
-        prediction = predict(model, x_tilde)
-        return F.denoising_cosine_loss(
-            prediction, x, x_tilde, b, snr=snr, valid=valid, generator=generator, **self.weighting
-        )
+        return self.loss(model, batch, x_tilde, b, snr)
 
 
-def _clean(pair: Tensor | None, x: Tensor) -> Tensor:
-    if pair is None:
+def _clean(batch: Batch) -> Tensor:
+    if batch.pair is None:
         raise ValueError("pair is needed by an oracle: the clean data")
-    check_pair(pair, x)
-    return pair
+    return batch.pair
