@@ -9,7 +9,7 @@ PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --constraint r
 
 .PHONY: help demo test bench clean
 help:
-	@echo "make demo    two-minute tour on noisy digits, offline once installed"
+	@echo "make demo    a tour on noisy digits, offline once installed"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   speed, as ratios measured side by side"
 	@echo "make clean   remove the virtual environments and caches"

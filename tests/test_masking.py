@@ -287,3 +287,20 @@ def test_large_batches_use_the_same_law():
     assert set(distance.unique().tolist()) == {1, 255, 256, 257}
     away = (x_tilde // 256 % 256 - x // 256 % 256)[b].abs(), (x_tilde % 256 - x % 256)[b].abs()
     assert max(float(a.max()) for a in away) == 1
+
+
+def test_min_masked_counts_only_what_can_be_masked():
+    """Isolated valid entries have no neighbour; the others must make up the number."""
+    valid = torch.zeros(500, 20, dtype=torch.bool)
+    valid[:, :3] = True
+    valid[:, 5::2] = True
+    x = numbered(500, 20)
+    x_tilde, b = BlindSpot(0.05, ndim=1)(x, seeded(), valid=valid)
+    assert bool((b.sum(1) >= 2).all())
+    assert not bool(b[:, 3:].any())
+    check_by_loop(x, x_tilde, b, (1,), valid=valid)
+
+
+def test_too_large_a_window_is_refused():
+    with pytest.raises(ValueError, match="delta"):
+        AmplitudeNeighbors(delta=10_000)(torch.randn(1, 50_000))

@@ -132,7 +132,7 @@ def test_sigma_of_signals_colours_and_arrays():
 
 def test_chen_against_a_plain_loop():
     """The reference algorithm, patch by patch and eigenvalue by eigenvalue."""
-    x = noise.add(smooth_images(3, 20), "gaussian", 0.2).double().numpy()
+    x = noise.add(smooth_images(12, 20), "gaussian", 0.2).double().numpy()
     patches = [
         image[i : i + 5, j : j + 5].ravel() for image in x for i in range(0, 16, 3) for j in range(0, 16, 3)
     ]
@@ -185,3 +185,18 @@ def test_any_layout_of_a_numpy_array_is_read():
     for other in (read_only, x.astype(">f8"), np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2]):
         assert np.array_equal(noise.add(other, "gaussian", 0.3), noise.add(x, "gaussian", 0.3))
         assert noise.estimate_sigma(other, patch=4) == noise.estimate_sigma(x, patch=4)
+
+
+@pytest.mark.parametrize("n", [20, 65, 256, 1000])
+def test_few_images_are_not_underestimated(n):
+    """With few patches the smallest eigenvalues are far below σ² by chance."""
+    x = 0.3 * torch.randn(n, 8, 8, generator=seeded())
+    assert noise.estimate_sigma(x) == pytest.approx(0.3, rel=0.08)
+    with pytest.raises(ValueError, match="too few patches"):
+        noise.estimate_sigma(x[:200], patch=8)
+
+
+def test_signals_with_a_channel_axis():
+    t = torch.linspace(0, 20, 4000)
+    noisy = noise.add(torch.sin(t).expand(3, 1, 4000).clone(), "gaussian", 0.2)
+    assert noise.estimate_sigma(noisy) == pytest.approx(0.2, rel=0.05)

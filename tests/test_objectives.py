@@ -190,6 +190,15 @@ def test_oracles(model, x):
     [
         (lambda x: objectives.get("dsc"), ValueError, "did you mean 'dcs'"),
         (lambda x: objectives.get("zzz"), ValueError, "known are mse"),
+        (lambda x: objectives.get("dCS"), ValueError, "did you mean 'dcs'"),
+        (lambda x: make("mse")("a", x), TypeError, "model must be callable"),
+        (lambda x: objectives.Noise2Void(BlindSpot), TypeError, "masker"),
+        (lambda x: objectives.Noise2Void("a"), TypeError, "masker"),
+        (lambda x: objectives.Noise2Void(lambda x, g: x)(lambda v: v, x), TypeError, "masker must return"),
+        (lambda x: objectives.SURE(torch.tensor(-1.0)), ValueError, "sigma"),
+        (lambda x: objectives.SURE(torch.tensor(1)), TypeError, "sigma"),
+        (lambda x: objectives.SURE()(lambda v: v, x, valid=x > 0), ValueError, "pass sigma"),
+        (lambda x: make("sure")(lambda v: v, 65535 * x), ValueError, "step"),
         (lambda x: make("n2n")(lambda v: v, x), ValueError, "pair"),
         (lambda x: make("dcs")(lambda v: v[:, :, :4], x), ValueError, r"model\(x\)"),
         (lambda x: make("mse")(lambda v: None, x), ValueError, r"model\(x\)"),
@@ -229,3 +238,50 @@ def test_training_goes_the_right_way():
     with torch.no_grad():
         denoised = -F.cosine_loss(clean, model(noisy))
     assert denoised > -F.cosine_loss(clean, noisy) + 0.05
+
+
+def test_objectives_leave_the_global_generator_alone(x):
+    state = torch.get_rng_state()
+    for options in ({"variant": "paper"}, {"method": "monte_carlo"}):
+        objectives.DenoisingCosine(**options)(lambda v: v, x, seeded())
+    for name in NAMES:
+        make(name)(lambda v: v, x, seeded(), pair=x if name == "n2n" else None)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", ["cosine", "dcs"])
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1e7])
+def test_the_unit_of_the_data_does_not_matter(name, scale, x):
+    def gradient(data):
+        weight = torch.eye(81).mul(0.9).requires_grad_()
+        objective = make(name)
+        objective(lambda v: (v.flatten(1) @ weight).reshape(v.shape), data, seeded()).backward()
+        return weight.grad
+
+    assert torch.allclose(gradient(x), gradient(scale * x), rtol=1e-3, atol=1e-6)
+
+
+def test_a_mask_of_numbers_and_a_plain_function_will_do(model, x):
+    def masker(x, generator):
+        x_tilde, b = BlindSpot()(x, generator)
+        return x_tilde, b.float()
+
+    for objective in (objectives.DenoisingCosine, objectives.Noise2Void):
+        assert torch.equal(objective(masker)(model, x, seeded()), objective(BlindSpot())(model, x, seeded()))
+    oracle = objectives.DenoisingCosineOracle(0.3, masker)
+    assert oracle(model, x, seeded(), pair=x).isfinite()
+    assert objectives.CosineOracle(masker)(model, x, seeded(), pair=x).isfinite()
+
+
+def test_signals_with_one_channel_are_masked_along_time():
+    signal = torch.rand(4, 1, 64, generator=seeded())
+    assert make("dcs")(lambda v: v, signal, seeded()).isfinite()
+
+
+def test_sure_with_a_pair_averages_sigma_over_valid_entries():
+    zeros = torch.zeros(4, 8)
+    sigma = torch.tensor([0.1] * 4 + [5.0] * 4)[None]
+    valid = (torch.arange(8) < 4).expand(4, 8)
+    loss = objectives.SURE(sigma)(lambda v: v, zeros, None, zeros, valid=valid)
+    assert loss.item() == pytest.approx(-0.01)
+    assert objectives.SURE(1)(lambda v: v, zeros, pair=zeros).item() == pytest.approx(-1)

@@ -91,10 +91,10 @@ def check_finite(statistic: Tensor, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         wrong = int((~torch.isfinite(tensor)).sum())
         if wrong:
-            raise ValueError(
-                f"{name} has {wrong} NaN or infinite entries of {tensor.numel()}: "
-                f"remove or replace them first"
-            )
+            remedy = "remove or replace them first"
+            if name in ("prediction", "model(x)"):
+                remedy = "the model has diverged; use a lower learning rate"
+            raise ValueError(f"{name} has {wrong} NaN or infinite entries of {tensor.numel()}: {remedy}")
     names = " or ".join(tensors)
     raise ValueError(f"{names} is too large: its squared norm overflows; rescale the data")
 

@@ -1,4 +1,4 @@
-"""The tour: noisy digits, every objective, one table. Offline, in a minute or so on two cores."""
+"""The tour: noisy digits, every objective, one table. Offline, in under a minute."""
 
 import itertools
 from collections.abc import Callable, Iterator

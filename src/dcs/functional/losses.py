@@ -74,7 +74,7 @@ def denoising_cosine_loss(
     variant: str = "default",
     snr: Tensor | None = None,
     valid: Tensor | None = None,
-    eps: float = 1e-8,
+    eps: float = 1e-20,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Compute the denoising Cosine-Similarity (dCS) loss, ℓ_CS(b⊙x, b⊙ŝ)/k̂ (Eq. 9, 10, Algorithm 1).
@@ -102,7 +102,7 @@ def denoising_cosine_loss(
             and `eta` say.
         snr: c for each sample, (n,), where it is known better than from x and x_tilde.
         valid: False on padding, which never counts.
-        eps: See `cosine_loss`.
+        eps: See `cosine_loss`; so small here that data of any ordinary scale are above it.
         generator: Where Monte Carlo draws come from.
 
     Returns:
@@ -189,7 +189,8 @@ def sure_loss(
     the squared error to the clean data. A wrong σ biases it; both passes are differentiated.
 
     Args:
-        model: h; called twice, the second time on a slightly perturbed input.
+        model: h; called twice, the second time on a slightly perturbed input. It must be deterministic:
+            dropout would drown the difference.
         x: Noisy samples (n, ...).
         sigma: One number, one a sample (n,), or anything that broadcasts against `x`.
         step: ε, for data of about unit range: smaller gives rounding error, larger a biased slope.
@@ -211,10 +212,12 @@ def sure_loss(
     check_generator(generator, x.device)
     valid = None if valid is None else check_mask("valid", valid, x)
     check_number("step", step, above=0)
-    if step < 8 * torch.finfo(x.dtype).eps:
+    largest = float(as_rows(x.detach(), None, valid).abs().amax())
+    resolution = 4 * torch.finfo(x.dtype).eps * max(largest, 1)
+    if math.isfinite(largest) and step < resolution:
         raise ValueError(
-            f"step {step:g} is lost in the rounding of {x.dtype}: use float32, or step of at least "
-            f"{8 * torch.finfo(x.dtype).eps:.1g}"
+            f"step {step:g} is lost in the rounding of {x.dtype} data as large as {largest:.3g}: rescale x "
+            f"to about 1, or use a step of at least {resolution:.1g}"
         )
     sigma2 = _check_sigma(sigma, x).square()
     if not bool(sigma2.isfinite().all()):

@@ -37,8 +37,9 @@ class BlindSpot:
         stratified: Draw at most one position in each box of about 1/rho entries, as Noise2Void does, instead
             of independent positions: masked entries are then spread evenly.
         shared_channels: Mask the same positions, with the same neighbour, in all channels.
-        min_masked: Mask at least so many entries a sample; where fewer were drawn, further ones are
-            drawn uniformly. 0 is the literal definition, which may leave a mask empty.
+        min_masked: Mask at least so many entries a sample (or all that have a valid neighbour); where fewer
+            were drawn, further ones are drawn uniformly. 0 is the literal definition, which may leave a mask
+            empty.
 
     Example:
         >>> import torch
@@ -84,7 +85,7 @@ class BlindSpot:
         if x.ndim <= self.ndim:
             raise ValueError(
                 f"x must have a batch axis and ndim = {self.ndim} axes after it, got shape {tuple(x.shape)}: "
-                f"use BlindSpot(ndim={max(x.ndim - 1, 1)}) or reshape x"
+                f"reshape x or use another ndim"
             )
         radius = self.radius if isinstance(self.radius, tuple) else (self.radius,) * self.ndim
         radii = (0,) * (x.ndim - 1 - self.ndim) + radius

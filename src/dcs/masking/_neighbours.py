@@ -1,5 +1,6 @@
 """Which neighbour to copy: uniform among those inside the data, or inside its valid part."""
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from torch import Generator, Tensor
 # Tables for a quick choice are made up to this size: more would not stay in the processor's cache.
 _MOST_CHOICES = 4096
 _MOST_ENTRIES = 2**18
+_LARGEST_TABLE = 2**24
 
 
 class Neighbourhood(NamedTuple):
@@ -27,6 +29,9 @@ def neighbourhood(
     Along one axis there are 2r + 1 kinds of places: r at either end, numbered inwards from 0 and outwards
     to 2r, and the interior, number r, where all of −r…r is inside. Kinds combine over the axes.
     """
+    window = math.prod(2 * radius + 1 for radius in radii)
+    if window**2 > _LARGEST_TABLE:
+        raise ValueError(f"radius or delta makes a window of {window} entries, too many: use a smaller one")
     kind = torch.zeros((), dtype=torch.int64)
     step = torch.zeros(1, dtype=torch.int64)
     legal = torch.ones((1, 1), dtype=torch.uint8)
@@ -77,12 +82,8 @@ def quick_choice(near: Neighbourhood, n: int) -> QuickChoice | None:
 
 def draw_sources(
     position: Tensor, near: Neighbourhood, valid: Tensor | None, generator: Generator | None
-) -> tuple[Tensor, Tensor | None]:
-    """Draw a legal neighbour for each position.
-
-    Returns:
-        The sources, and which positions have one, or None for all: some may be surrounded by padding.
-    """
+) -> Tensor:
+    """Draw a legal neighbour for each position; if `valid` is given, each must have one that is valid."""
     kind = near.kind.index_select(0, position % len(near.kind))
     count = near.legal.index_select(0, kind)
     # U·count rounds to less than count for every float32 U < 1: the choice is always legal.
@@ -90,7 +91,7 @@ def draw_sources(
     window = near.step.shape[1]
     source = position + near.step.view(-1).index_select(0, choice.add_(kind, alpha=window))
     if valid is None:
-        return source, None
+        return source
     # A draw that fell on padding is repeated among the valid neighbours: uniform on them, overall.
     valid = valid.reshape(-1)
     padded = (~valid[source]).nonzero().squeeze(1)
@@ -98,8 +99,16 @@ def draw_sources(
     legal = torch.arange(window, device=position.device) < count[padded, None]
     legal &= valid[candidate.where(legal, 0)]
     rank = torch.rand(legal.shape, device=position.device, generator=generator).masked_fill(~legal, -1.0)
-    best = rank.max(dim=1)
-    source[padded] = candidate.gather(1, best.indices[:, None]).squeeze(1)
-    found = torch.ones_like(position, dtype=torch.bool)
-    found[padded] = best.values >= 0
-    return source, found
+    source[padded] = candidate.gather(1, rank.argmax(dim=1, keepdim=True)).squeeze(1)
+    return source
+
+
+def has_valid_neighbour(valid: Tensor, radii: tuple[int, ...], centre: bool) -> Tensor:
+    """Which entries of (n, *grid) have a valid entry in their window."""
+    found = valid.clone() if centre else torch.zeros_like(valid)
+    for delta in itertools.product(*(range(-radius, radius + 1) for radius in radii)):
+        if any(delta):
+            here = tuple(slice(max(0, -d), -d if d > 0 else None) for d in delta)
+            there = tuple(slice(max(0, d), d if d < 0 else None) for d in delta)
+            found[:, *here] |= valid[:, *there]
+    return found

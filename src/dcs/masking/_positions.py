@@ -22,13 +22,15 @@ def bernoulli_positions(
     """
     expected = total * rho
     draws = int(expected + 5 * math.sqrt(expected)) + 16  # enough but once in millions of calls
-    positions, chosen, last = [], [], -1
+    positions, chosen, start = [], [], 0
     while True:
         words = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
         words = words.random_(-(2**63), None, generator=generator).view(torch.int32)
         gap = _geometric(words, rho, total + 1) if rho < 1 else torch.ones_like(words)
-        gap[0].add_(last)
+        gap[0].sub_(1)
         position = gap.cumsum(0)
+        if start:
+            position += start
         end = int(torch.searchsorted(position, total))
         positions.append(position[:end])
         spread = words.mul_(_GOLDEN)[:end].view(torch.uint32).float()
@@ -36,7 +38,7 @@ def bernoulli_positions(
         chosen.append(spread.mul_(choices * (1 - 2**-23) / 2**32).int())
         if end < len(position):
             break
-        last = int(position[-1])
+        start = int(position[-1]) + 1
     if len(positions) == 1:
         return positions[0], chosen[0]
     return torch.cat(positions), torch.cat(chosen)
@@ -90,15 +92,15 @@ def stratified_positions(
 
 
 def top_up(
-    masked: Tensor, position: Tensor, least: int, valid: Tensor | None, generator: Generator | None
+    masked: Tensor, position: Tensor, least: int, maskable: Tensor | None, generator: Generator | None
 ) -> Tensor:
     """Positions to add, drawn uniformly, to samples in which fewer than `least` are masked.
 
     Args:
         masked: (n, entries), True at `position`; the added positions are set too.
         position: Ascending.
-        least: How many positions a sample needs; one with fewer valid entries gets them all.
-        valid: (n, entries) or None.
+        least: How many positions a sample needs; one with fewer maskable entries gets them all.
+        maskable: (n, entries), or None for all.
         generator: Where they are drawn from.
     """
     n, size = masked.shape
@@ -108,8 +110,8 @@ def top_up(
         return short
     rank = torch.rand((len(short), size), device=position.device, generator=generator)
     rank = rank.masked_fill(masked[short], 2.0)  # what is masked counts first
-    if valid is not None:
-        rank = rank.masked_fill(~valid[short], -1.0)
+    if maskable is not None:
+        rank = rank.masked_fill(~maskable[short], -1.0)
     top = rank.topk(least, dim=1)
     added = (short[:, None] * size + top.indices)[(top.values >= 0) & (top.values < 1.5)]
     masked.view(-1).index_fill_(0, added, True)

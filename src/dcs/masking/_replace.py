@@ -8,7 +8,14 @@ import torch
 from torch import Generator, Tensor
 
 from dcs._checks import check_finite, check_generator, check_mask
-from dcs.masking._neighbours import Neighbourhood, QuickChoice, draw_sources, neighbourhood, quick_choice
+from dcs.masking._neighbours import (
+    Neighbourhood,
+    QuickChoice,
+    draw_sources,
+    has_valid_neighbour,
+    neighbourhood,
+    quick_choice,
+)
 from dcs.masking._positions import bernoulli_positions, longest_gap, stratified_positions, top_up
 
 
@@ -34,13 +41,13 @@ def replace_by_neighbours(
     least = -(-min_masked // copies)
     if least > size:
         raise ValueError(f"min_masked is {min_masked}, but a sample of x has only {size * copies} entries")
-    data = x
+    data, maskable = x, None
     if valid is not None:
         valid = check_mask("valid", valid, x)
         data = x.where(valid, 0)
         if copies > 1:
-            valid = valid.amin([axis + 1 for axis, length in enumerate(grid) if length == 1])
-        valid = valid.reshape(n, size).contiguous()
+            valid = valid.amin([axis + 1 for axis, length in enumerate(grid) if length == 1], keepdim=True)
+        maskable = (valid & has_valid_neighbour(valid, radii, centre)).reshape(n, size)
     check_finite(data.sum(dtype=torch.promote_types(x.dtype, torch.float32)), x=data)
     flat = x.reshape(-1)
     x_tilde = flat.clone()  # now, while x is in the cache
@@ -52,8 +59,8 @@ def replace_by_neighbours(
     else:
         choices = quick.choices if quick else 1
         position, choice = bernoulli_positions(n * size, rho, choices, generator, x.device)
-    if valid is not None:
-        position = position[valid.view(-1)[position]]
+    if maskable is not None:
+        position = position[maskable.view(-1)[position]]
     if quick and valid is None and not stratified:
         pairs.append((quick.sources(position, choice, n * size), position))
         may_be_short = longest_gap(rho) * least > size
@@ -63,14 +70,10 @@ def replace_by_neighbours(
     masked = torch.zeros(n * size, dtype=torch.bool, device=x.device)
     masked.scatter_(0, position, masked.new_ones(position.shape))
     if may_be_short:
-        remaining.append(top_up(masked.view(n, size), position, least, valid, generator))
+        remaining.append(top_up(masked.view(n, size), position, least, maskable, generator))
     if remaining:
         position = torch.cat(remaining)
-        source, found = draw_sources(position, near, valid, generator)
-        if found is not None:
-            masked[position[~found]] = False
-            source, position = source[found], position[found]
-        pairs.append((source, position))
+        pairs.append((draw_sources(position, near, valid, generator), position))
     for pair in pairs:
         source, position = pair if copies == 1 else (_along_channels(p, x.shape[1:], grid) for p in pair)
         x_tilde.scatter_(0, position, flat.index_select(0, source))
@@ -99,7 +102,8 @@ def _plan(
         if 2 * radius + 1 > length:
             raise ValueError(
                 f"the window of radius {radius} ({2 * radius + 1} entries) is larger than the data: x has "
-                f"{length} entries along that axis (shape {tuple(shape)}); use a smaller radius or delta"
+                f"{length} entries along that axis (shape {tuple(shape)}); use a smaller radius or delta, or "
+                f"fewer axes: BlindSpot(ndim=1) for signals"
             )
     grid = tuple(
         1 if shared and not radius else length for length, radius in zip(lengths, radii, strict=True)

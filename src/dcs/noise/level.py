@@ -60,10 +60,10 @@ def estimate_sigma(
             separate images of the sample.
         method: `chen2015` or `mad`.
         per_image: One estimate a sample, (n,), instead of one for all.
-        ndim: 1 or 2; by default 1 for data (n, d) and 2 otherwise.
-        patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and no more than x has.
-        stride: Distance between patches: by default 3, or 1 where 3 would leave fewer than 100 patches for
-            each entry of a patch.
+        ndim: 1 or 2; by default 1 for data (n, t), (n, 1, t) and (n, 2, t), and 2 otherwise.
+        patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and smaller where that
+            leaves fewer than 20 patches for each entry of a patch: with fewer, the estimate is biased low.
+        stride: Distance between patches: by default 3, or 1 where 3 would leave fewer than 100 of them.
 
     Returns:
         σ̂, a number; with `per_image` a float64 tensor (n,).
@@ -76,7 +76,8 @@ def estimate_sigma(
     x = read_batch("x", x)
     check_choice("method", method, ("chen2015", "mad"))
     check_finite(x.sum(dtype=torch.float64), x=x)
-    ndim = min(2, x.ndim - 1) if ndim is None else ndim
+    if ndim is None:
+        ndim = 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
     check_integer("ndim", ndim, at_least=1, at_most=2)
     if x.ndim <= ndim:
         raise ValueError(f"ndim must leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
@@ -87,26 +88,25 @@ def estimate_sigma(
             raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
         sigma = _median_deviation(images, per_image)
         return sigma if per_image else float(sigma)
-    patch = (5 if per_image else 8) if patch is None else patch
-    check_integer("patch", patch, at_least=2)
-    side = min(patch, *space)
-    if side < 2:
-        raise ValueError(f"patch must fit into x with at least 2 entries a side, but x has {tuple(space)}")
+    if patch is not None:
+        check_integer("patch", patch, at_least=2)
+    if stride is not None:
+        check_integer("stride", stride, at_least=1)
 
-    def count_patches(step: int) -> int:
-        in_one: int = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
-        return in_one if per_image else in_one * len(x)
+    def patches_for_each_entry(side: int, step: int) -> float:
+        in_one = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
+        return float(in_one * (1 if per_image else len(x)) / side**ndim)
 
-    if stride is None:
-        stride = 3 if count_patches(3) >= 100 * side**ndim else 1
-    check_integer("stride", stride, at_least=1)
-    count = count_patches(stride)
-    if count <= side**ndim:
+    side = min(patch or (5 if per_image else 8), *space)
+    while patch is None and side > 2 and patches_for_each_entry(side, stride or 1) < 20:
+        side -= 1
+    step = stride or (3 if patches_for_each_entry(side, 3) >= 100 else 1)
+    if side < 2 or patches_for_each_entry(side, step) < 10:
         raise ValueError(
-            f"x has only {count} patches of {side**ndim} entries{' an image' if per_image else ''}, too few "
-            f"for a covariance: use a smaller patch or stride{', or per_image=False' if per_image else ''}"
+            f"x has too few patches for an estimate: {patches_for_each_entry(side, step):.2g} for each entry "
+            f"of a patch of side {side}, and 10 are needed; use more data, or a smaller patch or stride"
         )
-    sigma = _small_eigenvalues(_covariance(images, side, stride, per_image)).clamp(min=0).sqrt()
+    sigma = _small_eigenvalues(_covariance(images, side, step, per_image)).clamp(min=0).sqrt()
     return sigma if per_image else float(sigma)
 
 

@@ -27,7 +27,7 @@ def get(name: str, **options: Any) -> Objective:
         DenoisingAutoencoder(sigma=0.2)
     """
     if name not in REGISTRY:
-        near = difflib.get_close_matches(str(name), REGISTRY, n=1)
+        near = difflib.get_close_matches(str(name).lower(), REGISTRY, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(REGISTRY)}"
         raise ValueError(f"name must be that of an objective, got {name!r}: {hint}")
     return REGISTRY[name](**options)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from dcs._checks import check_batch, check_generator, check_same_shape
+from dcs._checks import check_batch, check_generator, check_mask, check_same_shape
 from dcs.masking import BlindSpot, Masker
 
 Model = Callable[[Tensor], Tensor]
@@ -57,6 +57,8 @@ class Objective(nn.Module):
         Returns:
             A scalar.
         """
+        if not callable(model):
+            raise TypeError(f"model must be callable, got {type(model).__name__}")
         check_batch("x", x)
         check_generator(generator, x.device)
         if pair is not None:
@@ -73,20 +75,22 @@ class MaskedObjective(Objective):
     """An objective that compares masked entries.
 
     Args:
-        masker: Makes (x_tilde, b). By default `BlindSpot(rho=0.3)`, over the last two axes of images
-            (n, h, w) and (n, c, h, w), over the last one of vectors and signals (n, d).
+        masker: Makes (x_tilde, b), called as masker(x, generator), and with valid=… where there is padding.
+            By default `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over
+            the last one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Give a masker
+            for signals with more channels and for volumes.
     """
 
     def __init__(self, masker: Masker | None = None) -> None:
         super().__init__()
+        check_masker(masker)
         self.masker = masker
 
     def mask(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return x_tilde and b."""
-        masker = self.masker or self.default_masker(ndim=1 if batch.x.ndim <= 2 else 2)
-        if batch.valid is None:
-            return masker(batch.x, batch.generator)
-        return masker(batch.x, batch.generator, valid=batch.valid)
+        shape = batch.x.shape
+        ndim = 2 if len(shape) > 2 and shape[-2] > 2 else 1
+        return apply_masker(self.default_masker(ndim) if self.masker is None else self.masker, batch)
 
     def second_view(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return what the model sees and the entries to compare: the pair and all, or x_tilde and b."""
@@ -99,6 +103,24 @@ class MaskedObjective(Objective):
     def extra_repr(self) -> str:
         """Show the masker."""
         return f"masker={self.masker}"
+
+
+def check_masker(masker: object) -> None:
+    """Require something that can be called as a masker, or none."""
+    if masker is not None and (not callable(masker) or isinstance(masker, type)):
+        raise TypeError(f"masker must be a masker such as BlindSpot(rho=0.3), got {masker!r}")
+
+
+def apply_masker(masker: Masker, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return x_tilde and b, as bool, of any masker."""
+    x, generator, _, valid = batch
+    result = masker(x, generator) if valid is None else masker(x, generator, valid=valid)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"masker must return (x_tilde, b), got {type(result).__name__}")
+    x_tilde, b = result
+    check_batch("x_tilde", x_tilde)
+    check_same_shape("x_tilde", x_tilde, "x", x)
+    return x_tilde, check_mask("b", b, x)
 
 
 def predict(model: Model, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dcs import functional as F
-from dcs._checks import check_number
+from dcs._checks import check_number, check_tensor
 from dcs.noise import estimate_sigma
 from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, predict
 
@@ -37,7 +37,7 @@ class Cosine(Objective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute −cos(x, h(x)); with a pair, −cos(x, h(pair))."""
-        return F.cosine_loss(batch.x, predict(model, batch.view), valid=batch.valid)
+        return F.cosine_loss(batch.x, predict(model, batch.view), valid=batch.valid, eps=1e-20)
 
 
 class Noise2Void(MaskedObjective):
@@ -93,9 +93,14 @@ class SURE(Objective):
     def __init__(self, sigma: Tensor | float | None = None, *, step: float = 1e-3) -> None:
         super().__init__()
         check_number("step", step, above=0)
-        if sigma is not None and not isinstance(sigma, Tensor):
+        if isinstance(sigma, Tensor):
+            check_tensor("sigma", sigma)
+            if not bool(((sigma >= 0) & sigma.isfinite()).all()):
+                raise ValueError("sigma must be finite and not negative: it is a standard deviation")
+        elif sigma is not None:
             check_number("sigma", sigma, at_least=0)
-        self.register_buffer("sigma", torch.as_tensor(math.nan if sigma is None else sigma))
+            sigma = torch.tensor(float(sigma))
+        self.register_buffer("sigma", torch.tensor(math.nan) if sigma is None else sigma)
         self.step = step
 
     def estimate(self, x: Tensor) -> None:
@@ -110,13 +115,20 @@ class SURE(Objective):
         """Compute the risk estimate; with a pair no probe is needed: it is mean (h(pair) − x)² − σ²."""
         x = batch.x
         if self.sigma.ndim == 0 and bool(self.sigma.isnan()):
+            if batch.valid is not None:
+                raise ValueError("sigma cannot be estimated from padded data: pass sigma to SURE")
             self.estimate(x)
-        sigma = self.sigma.to(x.device)
+        sigma = self.sigma.to(x)
         if batch.pair is not None:
+            if sigma.shape == x.shape[:1]:
+                sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
             error = F.noise2void_loss(predict(model, batch.pair), x, None, valid=batch.valid)
-            return error - sigma.square().mean()
+            noise = F.noise2void_loss(sigma.expand(x.shape), torch.zeros_like(x), None, valid=batch.valid)
+            return error - noise
         return F.sure_loss(model, x, sigma, step=self.step, valid=batch.valid, generator=batch.generator)
 
     def extra_repr(self) -> str:
         """Show sigma, if it is one number."""
-        return f"sigma={self.sigma.item():g}" if self.sigma.ndim == 0 else f"sigma: {tuple(self.sigma.shape)}"
+        if self.sigma.ndim:
+            return f"sigma of shape {tuple(self.sigma.shape)}"
+        return "sigma=None" if bool(self.sigma.isnan()) else f"sigma={self.sigma.item():g}"

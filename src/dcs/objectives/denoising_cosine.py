@@ -60,7 +60,8 @@ class DenoisingCosine(MaskedObjective):
             "eta": eta,
             "variant": variant,
         }
-        F.denoising_weight(torch.ones(1), torch.ones(1), **self.weighting)
+        one, own = torch.ones(1), torch.Generator()
+        F.denoising_weight(one, one, generator=own, **self.weighting)
 
     def default_masker(self, ndim: int) -> Masker:
         """Return the paper's masker for its variant, `BlindSpot(rho=0.3)` otherwise."""
@@ -90,4 +91,5 @@ class DenoisingCosine(MaskedObjective):
 
     def extra_repr(self) -> str:
         """Show the masker and how samples are weighted."""
-        return f"{super().extra_repr()}, " + ", ".join(f"{k}={v!r}" for k, v in self.weighting.items())
+        shown = ("samples", "variant") if self.variant == "paper" else self.weighting
+        return f"{super().extra_repr()}, " + ", ".join(f"{name}={self.weighting[name]!r}" for name in shown)

@@ -11,7 +11,7 @@ from torch import Tensor
 from dcs import functional as F
 from dcs._checks import check_number
 from dcs.masking import Masker
-from dcs.objectives.base import Batch, Model, Objective, predict
+from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker, predict
 from dcs.objectives.denoising_cosine import DenoisingCosine
 
 
@@ -25,6 +25,7 @@ class CosineOracle(Objective):
 
     def __init__(self, masker: Masker | None = None) -> None:
         super().__init__()
+        check_masker(masker)
         self.masker = masker
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
@@ -32,7 +33,7 @@ class CosineOracle(Objective):
         clean = _clean(batch)
         if self.masker is None:
             return F.cosine_loss(clean, predict(model, batch.x), valid=batch.valid)
-        x_tilde, b = self.masker(batch.x, batch.generator, valid=batch.valid)
+        x_tilde, b = apply_masker(self.masker, batch)
         return F.cosine_loss(clean, predict(model, x_tilde), b, valid=batch.valid)
 
 
