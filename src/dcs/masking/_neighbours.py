@@ -59,7 +59,7 @@ class QuickChoice(NamedTuple):
 
     def sources(self, position: Tensor, choice: Tensor, total: int) -> Tensor:
         """The chosen neighbours of some positions in a flat batch of `total` entries."""
-        size = len(self.first)
+        size = self.first.numel()
         if size == total:
             entry = position
         else:

@@ -1,6 +1,7 @@
 """Where to mask: ascending positions in a flat batch."""
 
 import math
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
@@ -21,22 +22,23 @@ def bernoulli_positions(
     whatever the gap.
     """
     expected = total * rho
-    draws = int(expected + 5 * math.sqrt(expected)) + 16  # enough but once in millions of calls
+    draws = int(expected + 3 * math.sqrt(expected)) + 16  # enough but once in a thousand calls
     positions, chosen, start = [], [], 0
     while True:
-        words = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
-        words = words.random_(-(2**63), None, generator=generator).view(torch.int32)
-        gap = _geometric(words, rho, total + 1) if rho < 1 else torch.ones_like(words)
+        random = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
+        random.random_(-(2**63), None, generator=generator)
+        words, signed_words = random.view(torch.uint32), random.view(torch.int32)
+        gap = _geometric(words, rho, total + 1) if rho < 1 else torch.ones_like(signed_words)
         gap[0].sub_(1)
         position = gap.cumsum(0)
         if start:
             position += start
         end = int(torch.searchsorted(position, total))
         positions.append(position[:end])
-        spread = words.mul_(_GOLDEN)[:end].view(torch.uint32).float()
+        signed_words *= _GOLDEN  # and so the words, which share their memory
         # The factor, one step of a float below 1, keeps the largest word inside.
-        chosen.append(spread.mul_(choices * (1 - 2**-23) / 2**32).int())
-        if end < len(position):
+        chosen.append(words.float().mul_(choices * (1 - 2**-23) / 2**32).int()[:end])
+        if end < position.numel():
             break
         start = int(position[-1]) + 1
     if len(positions) == 1:
@@ -52,12 +54,13 @@ def _margin(rho: float) -> int:
 def _geometric(words: Tensor, rho: float, most: int) -> Tensor:
     """Gaps >= 1, cut at `most`; the random words are seen as U in (0, 1)."""
     frequent = rho > 0.01
-    uniform = words.view(torch.uint32).to(torch.float32 if frequent else torch.float64)
+    uniform = words.to(torch.float32 if frequent else torch.float64)
     scale = (1 - rho) / (2**32 + 2 * _margin(rho))
     gap = uniform.mul_(scale).add_(scale * _margin(rho)).log_().mul_(1 / math.log1p(-rho))
     return gap.int() if frequent else gap.clamp_(max=most).long()
 
 
+@cache
 def longest_gap(rho: float) -> float:
     """No gap that `bernoulli_positions` draws is longer."""
     return 2 - math.log(2**32 / _margin(rho)) / math.log1p(-rho) if rho < 1 else 1

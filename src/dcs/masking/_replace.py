@@ -37,7 +37,7 @@ def replace_by_neighbours(
     they have length 1, and then copied along them.
     """
     check_generator(generator, x.device)
-    n, grid, size, copies, near, quick = _plan(x.shape, radii, centre, shared, x.device)
+    n, grid, size, copies, near, quick, true = _plan(x.shape, radii, centre, shared, x.device)
     least = -(-min_masked // copies)
     if least > size:
         raise ValueError(f"min_masked is {min_masked}, but a sample of x has only {size * copies} entries")
@@ -68,7 +68,7 @@ def replace_by_neighbours(
         remaining.append(position)
         may_be_short = least > 0
     masked = torch.zeros(n * size, dtype=torch.bool, device=x.device)
-    masked.scatter_(0, position, masked.new_ones(position.shape))
+    masked.scatter_(0, position, true[: position.numel()])
     if may_be_short:
         remaining.append(top_up(masked.view(n, size), position, least, maskable, generator))
     if remaining:
@@ -91,6 +91,7 @@ class _Plan(NamedTuple):
     copies: int  # how many entries of x stand behind one of the grid
     near: Neighbourhood
     quick: QuickChoice | None
+    true: Tensor  # as many as there are positions in a batch
 
 
 @lru_cache(maxsize=16)
@@ -110,7 +111,8 @@ def _plan(
     )
     size = math.prod(grid)
     near = neighbourhood(grid, radii, centre, device)
-    return _Plan(n, grid, size, math.prod(lengths) // size, near, quick_choice(near, n))
+    true = torch.ones(n * size, dtype=torch.bool, device=device)
+    return _Plan(n, grid, size, math.prod(lengths) // size, near, quick_choice(near, n), true)
 
 
 def _along_channels(position: Tensor, shape: torch.Size, grid: tuple[int, ...]) -> Tensor:
