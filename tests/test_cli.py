@@ -15,7 +15,7 @@ def dcs(*arguments):
 
 
 def test_demo_prints_a_table_of_all_objectives():
-    result = dcs("demo", "--steps", "5")
+    result = dcs("demo", "--steps", "5", "--seeds", "2")
     assert result.returncode == 0, result.stderr
     for name in (
         "PCA",
@@ -30,11 +30,12 @@ def test_demo_prints_a_table_of_all_objectives():
         "clean target",
     ):
         assert f" {name} " in result.stdout
-    assert "training with dcs, 5 steps" in result.stderr
+    assert "seed 1: training with dcs, 5 steps" in result.stderr
+    assert " ± " in result.stdout
 
 
 def test_demo_as_json_is_reproducible():
-    first, again = (dcs("demo", "--steps", "3", "--seed", "1", "--json") for _ in range(2))
+    first, again = (dcs("demo", "--steps", "3", "--seed", "1", "--seeds", "1", "--json") for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == again.stdout
     rows = [json.loads(line) for line in first.stdout.splitlines()]
