@@ -155,7 +155,7 @@ def denoising_weight(
         noise: As above.
         full_dim: As above.
         samples: As above.
-        floor: Smallest k used, from 1e-6 to 1.
+        floor: Smallest k used, in (0, 1].
         power: The exponent p, from -4 to 4: 1 is Theorem 1's weight 1/k, 0 no weight, -1 the inverse-variance
             weight k.
         eta: If given, Remark 3's soft weight √(ĉ² + 1)/(ĉ + η), to the given power, in place of a
@@ -191,19 +191,28 @@ def weight_of(
 ) -> Tensor:
     """`denoising_weight` of checked tensors."""
     check_choice("variant", variant, ("default", "paper"))
-    check_number("floor", floor, at_least=1e-6, at_most=1)
+    check_number("floor", floor, above=0, at_most=1)
     check_number("power", power, at_least=-4, at_most=4)
     if variant == "paper":
         k = _expected_cosine(c, dim, "monte_carlo", "gaussian", full_dim, samples, generator)
         return k.reciprocal().where(k != 0, 0)
     if eta is not None:
-        check_number("eta", eta, at_least=1e-6, at_most=1000)
+        check_number("eta", eta, above=0, at_most=1000)
+        _check_largest_weight("eta", eta, power)
         c = c.clamp(max=_HUGE_SNR)
         k = (c + eta) / torch.hypot(c, torch.ones_like(c))
     else:
         _check_method(method, noise, samples)
+        _check_largest_weight("floor", floor, power)
         k = _expected_cosine(c, dim, method, noise, full_dim, samples, generator).clamp(min=floor)
     return k if power == -1 else k.pow(-power)
+
+
+def _check_largest_weight(name: str, smallest_k: float, power: float) -> None:
+    if -power * math.log10(smallest_k) > 30:
+        raise ValueError(
+            f"{name} must be larger: {smallest_k:g} with power {power:g} makes weights beyond 1e30"
+        )
 
 
 def _check_method(method: str, noise: object, samples: int) -> None:
