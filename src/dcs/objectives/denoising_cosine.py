@@ -60,6 +60,7 @@ class DenoisingCosine(MaskedObjective):
             "eta": eta,
             "variant": variant,
         }
+        # A wrong option shows here, not in the first step.
         one, own = torch.ones(1), torch.Generator()
         F.denoising_weight(one, one, generator=own, **self.weighting)
 
