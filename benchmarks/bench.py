@@ -1,21 +1,31 @@
 """The speed that dcs-learn promises, as ratios of medians measured side by side in one run (`make bench`)."""
 
 import argparse
+import gzip
 import json
 import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from dcs import functional as F
+from dcs.data import Batches
+from dcs.data._idx import read_idx_images
 from dcs.masking import BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 
@@ -145,12 +155,63 @@ def imports() -> Iterable[Ratio]:
         command = [sys.executable, "-c", code]
         return lambda n: timed(lambda: subprocess.run(command, check=True), n)
 
-    ours = importing("import torch, dcs; dcs.functional, dcs.masking, dcs.noise, dcs.objectives")
+    ours = importing("import torch, dcs; dcs.data, dcs.functional, dcs.masking, dcs.noise, dcs.objectives")
     yield at_most(
         "import torch and all of dcs / import torch",
         side_by_side(ours, importing("import torch"), 1, 9),
         1.15,
     )
+
+
+class PerSample(TorchDataset[Tensor]):
+    """Digits as most code has them: bytes in memory, and a transform for each sample."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.images[index].float().div(255)
+
+
+def reading(folder: Path) -> Iterable[Ratio]:
+    """Files of MNIST's size to training tensors, and tensors to batches.
+
+    The images are made here, smooth blobs on black: random bytes would not pack, as digits do.
+    """
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(60000, 1, 7, 7, generator=generator)
+    images = functional.interpolate(coarse, (28, 28), mode="bilinear").squeeze(1)
+    images = images.sub_(0.6).clamp_(min=0).mul_(600).clamp_(max=255).byte()
+    path = folder / "train-images-idx3-ubyte.gz"
+    header = struct.pack(">HBB3I", 0, 8, 3, *images.shape)
+    path.write_bytes(gzip.compress(header + images.numpy().tobytes()))
+
+    def by_numpy() -> object:
+        with gzip.open(path) as file:
+            return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28)
+
+    times = side_by_side(
+        lambda n: timed(lambda: read_idx_images(path), n), lambda n: timed(by_numpy, n), 1, 15
+    )
+    what = "60,000 gzipped images to a float32 tensor / gzip and NumPy to bytes"
+    yield at_most(f"{what}, {path.stat().st_size / 1e6:.0f} MB", times, 1.2)
+
+    batches = Batches(images.float().div_(255), 256)
+    loader = DataLoader(PerSample(images), 256, shuffle=True)
+
+    def epoch() -> None:
+        for _ in batches.epoch(generator):
+            pass
+
+    def epoch_of_loader() -> None:
+        for _ in loader:
+            pass
+
+    times = side_by_side(lambda n: timed(epoch, n), lambda n: timed(epoch_of_loader, n), 1, 5)
+    yield faster("an epoch of batches of 256 / a DataLoader that transforms each sample", times, 20)
 
 
 def main() -> None:
@@ -161,16 +222,18 @@ def main() -> None:
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for column in ("what", "ours, ms", "reference, ms", "ratio", "target", "holds"):
         table.add_column(column, justify="left" if column == "what" else "right")
-    for group in (steps(), weights(), maskers(peer), imports()):
-        for row in group:
-            table.add_row(
-                row.what,
-                f"{1000 * row.ours:.3f}",
-                f"{1000 * row.reference:.3f}",
-                f"{row.ratio:.2f}",
-                row.target,
-                {True: "yes", False: "NO", None: ""}[row.holds],
-            )
+    with tempfile.TemporaryDirectory() as folder:
+        groups = (steps(), weights(), maskers(peer), imports(), reading(Path(folder)))
+        for group in groups:
+            for row in group:
+                table.add_row(
+                    row.what,
+                    f"{1000 * row.ours:.3f}",
+                    f"{1000 * row.reference:.3f}",
+                    f"{row.ratio:.2f}",
+                    row.target,
+                    {True: "yes", False: "NO", None: ""}[row.holds],
+                )
     Console(width=140).print(table)
 
 

@@ -61,3 +61,34 @@ def test_wrong_usage_exits_with_2_and_no_traceback(arguments, word):
     assert result.returncode == 2
     assert word in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_datasets_are_listed():
+    bare, listed = dcs("datasets"), dcs("datasets", "list")
+    assert bare.returncode == listed.returncode == 0, listed.stderr
+    assert bare.stdout == listed.stdout
+    for words in ("mnist", "60,000", "3x64x64", "with scikit-learn", "Krizhevsky (2009)"):
+        assert words in listed.stdout
+
+
+def test_datasets_for_programs(tmp_path):
+    (tmp_path / "pendigits").mkdir()
+    for name in ("pendigits.tra", "pendigits.tes"):
+        (tmp_path / "pendigits" / name).write_text("1," * 16 + "3\n")
+    result = dcs("datasets", "list", "--json", "--root", str(tmp_path))
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert rows["pendigits"]["location"] == str(tmp_path / "pendigits")
+    assert rows["mnist"]["location"] is None
+    assert rows["mnist"]["shape"] == [28, 28]
+    assert rows["mnist"]["download_bytes"] == 11594722
+    got = dcs("datasets", "get", "pendigits", "--root", str(tmp_path), "--json")
+    assert json.loads(got.stdout) == rows["pendigits"]
+    said = dcs("datasets", "get", "pendigits", "--root", str(tmp_path))
+    assert str(tmp_path / "pendigits") in said.stdout
+    assert "Cite: E. Alpaydin" in said.stdout
+
+
+def test_an_unknown_data_set_is_wrong_usage():
+    result = dcs("datasets", "get", "minst")
+    assert result.returncode == 2
+    assert "'minst' is not one of digits, mnist" in result.stderr

@@ -10,6 +10,8 @@ from sklearn.datasets import load_digits
 
 from dcs import demo, objectives
 from dcs import functional as F
+from dcs.data import CATALOGUE
+from official_files import some_images, write_idx
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -68,3 +70,34 @@ def test_figures_of_the_weight_page():
         excess = F.expected_cosine(0.5, dim, method="asymptotic") / F.expected_cosine(0.5, dim) - 1
         assert f"{100 * float(excess):.1f} %" == printed
         assert printed in page
+
+
+def test_the_data_page_has_a_line_for_each_data_set():
+    page = (ROOT / "docs" / "data.md").read_text()
+    for entry in CATALOGUE.values():
+        shape = " x ".join(map(str, entry.shape))
+        cells = (
+            shape,
+            f"{entry.train} + {entry.test}",
+            entry.scaling,
+            f"[home]({entry.homepage})",
+            entry.note,
+        )
+        assert f"| `{entry.name}` | " + " | ".join(cells) + " |" in page
+
+
+def test_the_first_lines_of_the_data_page_run(tmp_path, monkeypatch):
+    from PIL import Image
+
+    page = (ROOT / "docs" / "data.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DCS_DATA", raising=False)
+    write_idx(tmp_path / "data/mnist", some_images((28, 28)))
+    (tmp_path / "photos").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "photos/a.png")
+    (tmp_path / "table.csv").write_text("a,kind\n1,x\n2,y\n")
+    names: dict[str, object] = {"generator": torch.Generator().manual_seed(0)}
+    for block in code:
+        exec(block, names)  # noqa: S102
+    assert names["ds"].classes == ("x", "y")

@@ -1,0 +1,27 @@
+"""Data sets and people's own data, in memory or from disk, with noise on top.
+
+`load` gives a `Dataset`, whose splits hold tensors, or `Samples` that are read from disk; `Batches` makes
+batches of either.
+"""
+
+from dcs.data._batches import Batch, Batches
+from dcs.data._catalogue import CATALOGUE, Entry
+from dcs.data._dataset import DataError, Dataset, Samples, Split
+from dcs.data._download import DownloadError
+from dcs.data._load import load
+from dcs.data._locate import find, obtain
+
+__all__ = [
+    "CATALOGUE",
+    "Batch",
+    "Batches",
+    "DataError",
+    "Dataset",
+    "DownloadError",
+    "Entry",
+    "Samples",
+    "Split",
+    "find",
+    "load",
+    "obtain",
+]

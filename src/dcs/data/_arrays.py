@@ -1,0 +1,147 @@
+"""Arrays as data: in memory, or memory-mapped and read batch by batch."""
+
+import math
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcs.data._dataset import DataError, Samples
+from dcs.data._memory import is_resident
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Integers of these types are pixel values: the largest of them becomes 1.
+_WHITE = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+
+
+class ArraySamples(Samples):
+    """The rows of an array that is memory-mapped, or too large to be converted at once."""
+
+    def __init__(self, array: Array, where: str, path: Path | None = None) -> None:
+        self.array, self.where, self.path = array, where, path
+        self.shape = array.shape
+
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Read some rows."""
+        chosen = np.asarray(indices)
+        return _as_float(np.asarray(self.array[chosen]), self.where, chosen)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        if self.path is not None:  # another process maps the file itself: a mapping is pickled as a copy
+            del state["array"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.path is not None:
+            self.array = open_npy(self.path)
+
+
+def from_array(
+    array: object, where: str, resident: bool | None = None, path: Path | None = None
+) -> Tensor | ArraySamples:
+    """(n, ...) as float32 in memory, or as `ArraySamples`.
+
+    8- and 16-bit unsigned integers are divided by 255 and 65535; other numbers are taken as they are. A
+    writable float32 array is not copied.
+
+    Args:
+        array: Anything NumPy makes an array of.
+        where: What to call it in errors.
+        resident: Whether to hold it in memory; None decides by its size.
+        path: The .npy file that the array is a memory map of.
+    """
+    data = _numeric(array, where)
+    if is_resident(data.size, resident):
+        return _as_float(data, where)
+    return ArraySamples(data, where, path)
+
+
+def open_npy(path: Path) -> Array:
+    """Memory-map a .npy file."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        raise
+    except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+        raise DataError(
+            f"{path} cannot be read as a .npy file: {error}; write it anew with numpy.save, as an array of "
+            f"numbers"
+        ) from error
+
+
+def open_npz(path: Path) -> dict[str, Array]:
+    """Read the arrays of an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except FileNotFoundError:
+        raise
+    except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+        raise _damaged_npz(path, error) from error
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, KeyError, AttributeError) as error:
+        raise _damaged_npz(path, error) from error
+
+
+def _damaged_npz(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path} cannot be read as an .npz file: {error}; write it anew with numpy.savez, as arrays of "
+        f"numbers"
+    )
+
+
+def _numeric(array: object, where: str) -> Array:
+    if hasattr(array, "toarray"):
+        raise DataError(f"{where} is a sparse matrix, which has no neighbours to mask: pass x.toarray()")
+    if isinstance(array, Tensor):
+        array = array.detach().cpu()
+        if array.dtype == torch.bfloat16:
+            array = array.float()
+        array = array.numpy()
+    try:
+        data = array if isinstance(array, np.ndarray) else np.asarray(array)
+    except ValueError as error:
+        raise DataError(f"{where} is not an array: {error}; its rows must have one length") from error
+    if data.dtype.kind not in "fuib":
+        raise DataError(f"{where} holds {data.dtype}, not real numbers: convert it first")
+    if data.ndim < 2:
+        raise DataError(
+            f"{where} has shape {data.shape}: it must be (samples, ...); use x.reshape(1, -1) for one"
+        )
+    if not data.size:
+        raise DataError(f"{where} is empty, its shape is {data.shape}: at least one sample is needed")
+    return data
+
+
+def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
+    """As float32, all finite; `rows` are the numbers of the rows, for the error."""
+    if data.dtype == np.float32 and data.flags.writeable and data.flags.c_contiguous and data.dtype.isnative:
+        x = torch.from_numpy(np.asarray(data))
+    else:
+        with np.errstate(
+            over="ignore"
+        ):  # what is too large for float32 becomes infinite, and is refused below
+            x = torch.from_numpy(np.array(data, dtype=np.float32))
+    white = _WHITE.get(data.dtype.newbyteorder("="))
+    if white is not None:
+        x.div_(white)
+    return check_values(x, where, rows)
+
+
+def check_values(x: Tensor, where: str, rows: Array | None = None) -> Tensor:
+    """Require finite values; the error names the first row that has others."""
+    if not math.isfinite(x.sum(dtype=torch.float64).item()):
+        bad = int((~x.isfinite()).flatten(1).any(1).nonzero()[0])
+        row = bad if rows is None else int(rows[bad])
+        count = int((~x[bad].isfinite()).sum())
+        raise DataError(
+            f"{where} has {count} NaN, infinite or too large values in row {row}: remove or replace them "
+            f"first"
+        )
+    return x

@@ -1,0 +1,111 @@
+"""What loading gives: a data set with its splits, in memory or read from disk batch by batch."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+
+class DataError(ValueError):
+    """A file, folder or array cannot be used as data; the message says which, why and what to do."""
+
+
+class Samples(TorchDataset[Tensor]):
+    """Samples that stay on disk and are read when they are asked for."""
+
+    shape: tuple[int, ...]  # (n, ...), as a tensor of all samples would have it
+
+    @abstractmethod
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Read some samples, (len(indices), ...) in float32, finite."""
+
+    def default_workers(self) -> int:
+        """How many processes read ahead, if nobody says."""
+        return min(4, os.cpu_count() or 1)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int) -> Tensor:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} is out of range: there are {len(self)} samples")
+        return self.read([index % len(self)])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
+        """Read a batch at once; torch's DataLoader calls this where it exists."""
+        return list(self.read(indices))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Some samples of a data set, with labels where they are known.
+
+    Args:
+        x: (n, ...) in float32: a tensor, or `Samples` where the data does not fit in memory.
+        y: Labels, (n,) in int64, from 0.
+        clean: x before noise was added, if it was.
+        names: What each sample is, most often its file; empty where it is row i of the data.
+    """
+
+    x: Tensor | Samples
+    y: Tensor | None = None
+    clean: Tensor | None = None
+    names: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set.
+
+    Args:
+        name: Of a known data set, or the file or folder it was read from.
+        train: What to learn from; all there is, where the data has no test split.
+        test: The held-out samples.
+        classes: The name of each label.
+        citation: Whom to cite.
+        licence: What its licence says, in a few words.
+        location: The file or folder it was read from.
+        rate: Of recordings: samples a second.
+    """
+
+    name: str
+    train: Split
+    test: Split | None = None
+    classes: tuple[str, ...] = ()
+    citation: str = field(default="", repr=False)
+    licence: str = field(default="", repr=False)
+    location: Path | None = None
+    rate: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample."""
+        return tuple(self.train.x.shape[1:])
+
+    def __repr__(self) -> str:
+        parts = [f"train={len(self.train)}"]
+        if self.test is not None:
+            parts.append(f"test={len(self.test)}")
+        if self.classes:
+            parts.append(f"classes={len(self.classes)}")
+        return f"Dataset({self.name!r}, shape={self.shape}, {', '.join(parts)})"
+
+
+def to_labels(y: object, classes: int, where: str) -> Tensor:
+    """Labels as int64, each checked to be one of the classes."""
+    labels = torch.as_tensor(y).to(torch.int64).reshape(-1)
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        wrong = int(labels.min()) if int(labels.min()) < 0 else int(labels.max())
+        raise DataError(
+            f"{where} holds the label {wrong}, but there are {classes} classes, 0 to {classes - 1}: "
+            f"the file is damaged or of another data set; replace it"
+        )
+    return labels

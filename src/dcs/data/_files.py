@@ -1,0 +1,166 @@
+"""Samples that are files, one each: decoded when asked for, or all at once into memory."""
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from dcs._progress import progress
+from dcs.data._dataset import DataError, Samples
+from dcs.data._memory import is_resident
+
+Header = TypeVar("Header", bound=Hashable)
+
+# Decoders release the interpreter's lock only while they unpack, which takes most of the time in large
+# samples alone: of 32×32 JPEG files, two threads read a third fewer in a second than one does.
+_THREADS_PAY_FROM = 2**14  # numbers in a sample
+_FILES_PER_TASK = 4
+_KINDS_LISTED = 5
+
+
+class FileSamples(Samples):
+    """Samples that are decoded from their files when they are asked for.
+
+    Args:
+        files: One a sample.
+        decode: Gives the sample in a file as a float32 tensor; must be picklable, for DataLoader workers.
+        shape: Of one sample.
+    """
+
+    def __init__(
+        self, files: Sequence[Path], decode: Callable[[Path], Tensor], shape: tuple[int, ...]
+    ) -> None:
+        self.files = tuple(files)
+        self.decode = decode
+        self.shape = (len(self.files), *shape)
+
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Decode some samples, (len(indices), ...) in float32, finite."""
+        out = torch.empty((len(indices), *self.shape[1:]))
+        for _ in _fill(out, [self.files[index] for index in indices], self.decode):
+            pass
+        return out
+
+
+def read_files(
+    files: Sequence[Path],
+    decode: Callable[[Path], Tensor],
+    shape: tuple[int, ...],
+    resident: bool | None,
+    what: str,
+) -> Tensor | FileSamples:
+    """Decode files into one tensor, (n, ...) in float32, or leave them on disk if they are too many.
+
+    Args:
+        files: One a sample.
+        decode: Gives the sample in a file as a float32 tensor; must be picklable.
+        shape: Of one sample.
+        resident: Whether to hold all in memory; None decides by their size.
+        what: The task, as its progress is shown.
+
+    Raises:
+        DataError: If a sample has another shape or holds NaN or infinite values.
+    """
+    if not is_resident(len(files) * prod(shape), resident):
+        return FileSamples(files, decode, shape)
+    out = torch.empty((len(files), *shape))
+    with progress(what, total=len(files)) as advance:
+        for count in _fill(out, files, decode):
+            advance(count)
+    return out
+
+
+def scan_files(files: Sequence[Path], read_header: Callable[[Path], Header], what: str) -> list[Header]:
+    """Read what files say of themselves, in their order; one thread is quickest, as headers are short."""
+    if not files:
+        raise DataError(f"{what}: there are no files to read; give at least one")
+    headers = []
+    with _quiet(), progress(what, total=len(files)) as advance:
+        for file in files:
+            headers.append(read_header(file))
+            advance(1)
+    return headers
+
+
+def quote(file: Path) -> str:
+    """A file's name for a message, on one line whatever it holds."""
+    return repr(str(file))
+
+
+def unreadable(file: Path, kind: str, reason: str) -> DataError:
+    """The error for a file that cannot be opened or decoded."""
+    return DataError(
+        f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy"
+    )
+
+
+def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
+    """The kinds among files, with counts and an example of each, the commonest first."""
+    example = dict(zip(reversed(kinds), reversed(files), strict=True))
+    counts = Counter(kinds).most_common()
+    parts = [
+        f"{kind} ({count} files, such as {quote(example[kind])})"
+        if count > 1
+        else f"{kind} (1 file, {quote(example[kind])})"
+        for kind, count in counts[:_KINDS_LISTED]
+    ]
+    if len(counts) > _KINDS_LISTED:
+        parts.append(f"and {len(counts) - _KINDS_LISTED} more")
+    return ", ".join(parts)
+
+
+def _fill(out: Tensor, files: Sequence[Path], decode: Callable[[Path], Tensor]) -> Iterator[int]:
+    """Decode file i into out[i]; yield how many more are done, now and then."""
+    rows = out.numpy()  # NumPy, as torch's own threads would compete with these
+
+    def fill(start: int) -> int:
+        batch = files[start : start + _FILES_PER_TASK]
+        for row, file in enumerate(batch, start):
+            rows[row] = _check(decode(file).numpy(), rows.shape[1:], file)
+        return len(batch)
+
+    tasks = range(0, len(files), _FILES_PER_TASK)
+    threads = min(os.cpu_count() or 1, len(tasks))
+    with _quiet():
+        # A DataLoader worker is one of several already.
+        if threads < 2 or rows[:1].size < _THREADS_PAY_FROM or get_worker_info() is not None:
+            yield from map(fill, tasks)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                yield from pool.map(fill, tasks)
+
+
+def _check(sample: np.ndarray, shape: tuple[int, ...], file: Path) -> np.ndarray:
+    if sample.shape != shape:
+        raise DataError(
+            f"{quote(file)} holds a sample of shape {sample.shape} where its header and the other files "
+            f"promise {shape}: it is damaged or was changed; remove it or replace it by an intact copy"
+        )
+    if not np.isfinite(sample).all():
+        wrong = int((~np.isfinite(sample)).sum())
+        raise DataError(
+            f"{quote(file)} has {wrong} NaN or infinite values of {sample.size}: "
+            f"remove the file or replace these values"
+        )
+    return sample
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Drop what decoders warn of (odd metadata): what matters here is checked, and raises.
+
+    Entered by the thread that waits for the decoding ones, because warning filters are global.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

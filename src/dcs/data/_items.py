@@ -1,0 +1,79 @@
+"""torch's own data sets as data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import IterableDataset, TensorDataset
+
+from dcs._progress import progress
+from dcs.data._arrays import from_array
+from dcs.data._dataset import DataError, Dataset, Samples, Split
+
+
+class ItemSamples(Samples):
+    """The items of a map-style data set: each a sample, or a tuple that begins with one."""
+
+    def __init__(self, items: TorchDataset[Any], where: str) -> None:
+        self.items, self.where = items, where
+        try:
+            count = len(items)  # type: ignore[arg-type]
+        except (TypeError, NotImplementedError) as error:
+            raise DataError(f"{where} has no length: use a map-style data set, with __len__") from error
+        if not count:
+            raise DataError(f"{where} is empty: at least one sample is needed")
+        self.shape = (count, *self._sample(0).shape)
+
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Read some items."""
+        samples = [self._sample(int(index)) for index in indices]
+        for index, sample in zip(indices, samples, strict=True):
+            if sample.shape != self.shape[1:]:
+                raise DataError(
+                    f"{self.where} has items of shape {self.shape[1:]} and, at {index}, "
+                    f"{tuple(sample.shape)}: crop or resize them to one"
+                )
+        return torch.stack(samples)
+
+    def default_workers(self) -> int:
+        """None: open files, random states and the like may not bear being forked."""
+        return 0
+
+    def _sample(self, index: int) -> Tensor:
+        item = self.items[index]
+        if isinstance(item, tuple | list):
+            item = item[0]
+        if not isinstance(item, Tensor | np.ndarray):
+            raise DataError(
+                f"{self.where} gives {type(item).__name__} at {index}: its items must be tensors or arrays, "
+                f"or tuples that begin with one; convert pictures with numpy.asarray"
+            )
+        sample = from_array(item[None], f"{self.where}[{index}]", resident=True)
+        return sample[0]
+
+
+def from_torch(items: TorchDataset[Any], resident: bool | None) -> Dataset:
+    """A data set of torch's; a TensorDataset is used as it stands."""
+    where = type(items).__name__
+    if isinstance(items, IterableDataset):
+        raise DataError(
+            f"{where} can only be iterated over: use a map-style data set, with __getitem__ and __len__"
+        )
+    if isinstance(items, TensorDataset) and resident is not False:
+        x = from_array(items.tensors[0], where, resident)
+        y = items.tensors[1] if len(items.tensors) > 1 else None
+        labels = y.long() if y is not None and y.ndim == 1 and not y.is_floating_point() else None
+        return Dataset(where, Split(x, labels))
+    samples = ItemSamples(items, where)
+    if not resident:
+        return Dataset(where, Split(samples))
+    x = torch.empty(samples.shape)
+    with progress(f"reading {where}", len(samples)) as advance:
+        for start in range(0, len(samples), 256):
+            rows = range(start, min(start + 256, len(samples)))
+            x[start : start + 256] = samples.read(rows)
+            advance(len(rows))
+    return Dataset(where, Split(x))

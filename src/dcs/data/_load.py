@@ -1,0 +1,207 @@
+"""`load`: a known data set, or one's own data, by one call."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from dcs._checks import check_integer
+from dcs.data._arrays import from_array, open_npy, open_npz
+from dcs.data._catalogue import CATALOGUE
+from dcs.data._dataset import DataError, Dataset, Split, to_labels
+from dcs.data._folders import read_folder
+from dcs.data._items import from_torch
+from dcs.data._layouts import Options
+from dcs.data._locate import obtain
+from dcs.data._tables import number_labels, read_csv, read_parquet
+from dcs.noise import IsotropicNoise, add
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Size = int | tuple[int, int]
+Noise = tuple[str | IsotropicNoise, float]
+
+
+def load(
+    name: object,
+    root: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    noise: Noise | None = None,
+    seed: int = 0,
+    *,
+    resident: bool | None = None,
+    mixed: str = "error",
+    size: Size | None = None,
+    label: str | int | bool | None = None,
+    fold: int = 5,
+) -> Dataset:
+    """Load a known data set, or data of one's own.
+
+    Args:
+        name: A known data set (`dcs datasets list` shows them); or a .npy, .npz, .csv or .parquet file; or a
+            folder of images or recordings (one called like a known data set: ./mnist); or an array, a tensor,
+            or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
+        root: Where root/NAME holds the files of a known data set; then nothing else is searched. By default
+            DCS_DATA, the user's cache, ./data and /usr/share/datasets are.
+        download: Whether to download what is not on disk.
+        noise: What to add, once, to both splits, such as ("gaussian", 0.5): see `dcs.noise.add`. The data
+            without it stays in `clean`.
+        seed: Where the noise starts.
+        resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False);
+            None: in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is only held in
+            memory if asked for, since that would freeze what it draws at random.
+        mixed: What to do with files of different sizes: `error`, `resize` (images) or `crop` (to the centre).
+        size: The size to which: (height, width), or one number for both, or for the length of recordings; by
+            default the smallest found.
+        label: The column of a table, or the array in an .npz, that holds the labels; False if none does
+            although one is named like it.
+        fold: The fold of ESC-50 to test on.
+
+    Returns:
+        The data set. Own data is all in `train`, and `test` is None, unless a folder has train and test in
+        it, or an .npz x_train and x_test.
+
+    Raises:
+        DataError: The data is damaged, or not what it should be.
+        DownloadError: It could not be downloaded.
+
+    Example:
+        >>> load("digits", noise=("gaussian", 0.3))
+        Dataset('digits', shape=(8, 8), train=1200, test=597, classes=10)
+        >>> load(np.zeros((5, 3)))
+        Dataset('array', shape=(3,), train=5)
+    """
+    check_integer("seed", seed, at_least=0)
+    check_integer("fold", fold, at_least=1)
+    own = not (isinstance(name, str) and name in CATALOGUE)
+    given = {"mixed": mixed != "error", "size": size is not None, "label": label is not None}
+    used = _options_of(name) if own else ()
+    for option, is_given in given.items():
+        if is_given and option not in used:
+            raise ValueError(f"{option} means nothing for {_describe(name)}: leave it out")
+    if own:
+        data = _own(name, resident, mixed, size, label)
+    else:
+        data = _known(str(name), root, download, resident, fold)
+    return data if noise is None else _with_noise(data, noise, seed)
+
+
+def _known(
+    name: str, root: str | os.PathLike[str] | None, download: bool, resident: bool | None, fold: int
+) -> Dataset:
+    entry = CATALOGUE[name]
+    found = obtain(entry, root, download)
+    train, test, classes, rate = found.layout.read(found.files, Options(resident, fold))
+    location = found.folder if found.files else None
+    return Dataset(name, train, test, classes, entry.citation, entry.licence, location, rate)
+
+
+def _own(
+    source: object, resident: bool | None, mixed: str, size: Size | None, label: str | int | bool | None
+) -> Dataset:
+    if isinstance(source, TorchDataset):
+        return from_torch(source, resident)
+    if not isinstance(source, str | os.PathLike):
+        return Dataset("array", Split(from_array(source, "x", resident)))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return read_folder(path, mixed=mixed, size=size, resident=resident)
+    if not path.exists():
+        known = ", ".join(CATALOGUE)
+        raise FileNotFoundError(f"{source} is neither a known data set ({known}) nor a file or folder")
+    readers: Mapping[str, Callable[[], Dataset]] = {
+        ".npy": lambda: Dataset(
+            str(path), Split(from_array(open_npy(path), str(path), resident, path)), location=path
+        ),
+        ".npz": lambda: _from_npz(path, resident, label),
+        ".csv": lambda: _from_table(path, resident, label),
+        ".tsv": lambda: _from_table(path, resident, label),
+        ".parquet": lambda: _from_table(path, resident, label),
+    }
+    if path.suffix.lower() not in readers:
+        raise DataError(
+            f"{path} is of no kind that is read ({', '.join(readers)}, or a folder of images or recordings): "
+            f"convert it, or load it yourself and pass the array"
+        )
+    return readers[path.suffix.lower()]()
+
+
+def _from_table(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
+    table = (read_parquet if path.suffix.lower() == ".parquet" else read_csv)(path, label)
+    y, classes = (None, ()) if table.labels is None else number_labels(table.labels, path)
+    labels = None if y is None else to_labels(y, len(classes), str(path))
+    return Dataset(
+        str(path), Split(from_array(table.x, str(path), resident), labels), None, classes, location=path
+    )
+
+
+def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
+    """x (or the only array) with y; or x_train, y_train, x_test, y_test."""
+    arrays = open_npz(path)
+    splits: dict[str, tuple[Array, Array | None]] = {}
+    if "x_train" in arrays:
+        for split in ("train", "test"):
+            if f"x_{split}" in arrays:
+                splits[split] = arrays[f"x_{split}"], arrays.get(f"y_{split}")
+    else:
+        key = label if isinstance(label, str) else "y"
+        if isinstance(label, str) and label not in arrays:
+            raise DataError(f"label must be an array of {path}, got {label!r}: it has {', '.join(arrays)}")
+        others = [name for name in arrays if name != key]
+        data = "x" if "x" in arrays else others[0] if len(others) == 1 else None
+        if data is None:
+            raise DataError(
+                f"{path} has the arrays {', '.join(arrays) or '(none)'}: call the data x and its labels y, "
+                f"or load it yourself and pass the array"
+            )
+        splits["train"] = arrays[data], None if label is False else arrays.get(key)
+    values = [label for _, y in splits.values() if y is not None for label in y.ravel().tolist()]
+    numbers, classes = number_labels(values, path)
+    made, start = {}, 0
+    for split, (x, y) in splits.items():
+        labels = None
+        if y is not None:
+            if y.shape != x.shape[:1]:
+                raise DataError(
+                    f"{path} has {x.shape} data and {y.shape} labels: one label a sample is needed"
+                )
+            labels = to_labels(numbers[start : start + len(y)], len(classes), str(path))
+            start += len(y)
+        made[split] = Split(from_array(x, f"{path} (the {split} data)", resident), labels)
+    return Dataset(str(path), made["train"], made.get("test"), classes, location=path)
+
+
+def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
+    if not isinstance(noise, tuple | list) or len(noise) != 2:
+        raise TypeError(f'noise must be a kind and its strength, such as ("gaussian", 0.5), got {noise!r}')
+    kind, sigma = noise
+
+    def noisy(split: Split, number: int) -> Split:
+        if not isinstance(split.x, Tensor):
+            raise DataError(
+                f"noise is added in memory, but {data.name} is read from disk batch by batch: pass "
+                f"resident=True if it fits, or add the noise to the files"
+            )
+        own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        return replace(split, x=add(split.x, kind, sigma, own_seed), clean=split.x)
+
+    test = None if data.test is None else noisy(data.test, 1)
+    return replace(data, train=noisy(data.train, 0), test=test)
+
+
+def _options_of(source: object) -> tuple[str, ...]:
+    """The options that mean something for data of one's own."""
+    if not isinstance(source, str | os.PathLike):
+        return ()
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return ("mixed", "size")
+    return ("label",) if path.suffix.lower() in (".npz", ".csv", ".tsv", ".parquet") else ()
+
+
+def _describe(source: object) -> str:
+    return str(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"

@@ -1,0 +1,115 @@
+"""Where the files of a known data set are: on disk, or, if need be, downloaded."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from dcs.data._archives import unpack
+from dcs.data._catalogue import Entry
+from dcs.data._dataset import DataError
+from dcs.data._download import DownloadError, fetch
+from dcs.data._layouts import Files, Layout
+
+
+class Found(NamedTuple):
+    """A data set on disk."""
+
+    folder: Path
+    layout: Layout
+    files: Files
+
+
+def search_folders(root: str | os.PathLike[str] | None) -> list[Path]:
+    """The folders that may hold data sets: only an explicit root; else the usual ones.
+
+    The first is also where downloads go: the root, else what DCS_DATA names, else the user's cache.
+    """
+    if root is not None:
+        return [Path(root).expanduser()]
+    import pooch  # takes a tenth of a second
+
+    cache = Path(pooch.os_cache("dcs-learn"))
+    named = os.environ.get("DCS_DATA")
+    first = [Path(named).expanduser()] if named else []
+    return [*first, cache, Path("data"), Path("/usr/share/datasets")]
+
+
+def find(entry: Entry, root: str | os.PathLike[str] | None = None) -> Found | None:
+    """The data set where it is on disk, ready to be read."""
+    for base in search_folders(root):
+        for folder in entry.folders or ("",):
+            for layout in entry.layouts:
+                files = layout.find(base / folder)
+                if files is not None:
+                    return Found(base / folder, layout, files)
+    return None
+
+
+def obtain(entry: Entry, root: str | os.PathLike[str] | None, download: bool) -> Found:
+    """The data set on disk; an archive of it is unpacked, and what is missing is downloaded."""
+    found = find(entry, root)
+    if found is not None:
+        return found
+    bases = search_folders(root)
+    if entry.unpacked_size:
+        archive = _archive_on_disk(entry, bases)
+        if archive is not None:
+            return _unpack(entry, archive, archive.parent, root)
+    target = bases[0] / entry.name
+    names = ", ".join(remote.file for remote in entry.remotes)
+    if not download:
+        looked = ", ".join(str(base / folder) for base in bases for folder in entry.folders)
+        raise DataError(
+            f"{entry.name} is not on disk (looked in {looked}): put {names} into {target}, or allow "
+            f"download=True"
+        )
+    try:
+        files = [fetch(remote, target) for remote in entry.remotes]
+    except DownloadError as error:
+        raise DownloadError(
+            f"{entry.name} could not be downloaded: {error}\nWithout a network, put {names} into {target}"
+        ) from error
+    if entry.unpacked_size:
+        return _unpack(entry, files[0], target, root)
+    return _expect(entry, root)
+
+
+def _archive_on_disk(entry: Entry, bases: Iterable[Path]) -> Path | None:
+    name = entry.remotes[0].file
+    places = (folder / name for base in bases for folder in (base / entry.name, base))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _unpack(entry: Entry, archive: Path, folder: Path, root: str | os.PathLike[str] | None) -> Found:
+    """Unpack into root/NAME/unpacked, wherever below the root the archive lies."""
+    if folder.name != entry.name:
+        folder = folder / entry.name
+    unpacked = unpack(archive, folder / "unpacked", limit=entry.unpacked_size)
+    found = _expect(entry, root)
+    if entry.unpacked_md5 and unpacked in found.folder.parents and _md5(found) != entry.unpacked_md5:
+        shutil.rmtree(unpacked)
+        raise DataError(f"{archive} does not hold the files of {entry.title}: delete it and load it again")
+    return found
+
+
+def _expect(entry: Entry, root: str | os.PathLike[str] | None) -> Found:
+    found = find(entry, root)
+    if found is None:
+        raise DataError(
+            f"{entry.name} is not complete, although it was downloaded or unpacked: delete the folder "
+            f"{search_folders(root)[0] / entry.name} and load it again"
+        )
+    return found
+
+
+def _md5(found: Found) -> str:
+    """Of the names and contents of all files."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for path in found.files.values():
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            digest.update(file.relative_to(found.folder).as_posix().encode() + b"\0")
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
