@@ -548,6 +548,10 @@ class TestArrays:
         with pytest.raises(DataError, match=says):
             load(array)
 
+    def test_large_values_are_finite(self):
+        x = np.full((3, 2), 3e38, np.float32)  # whose sum is not
+        assert torch.equal(load(x).train.x, torch.from_numpy(x))
+
     def test_sparse(self):
         from scipy.sparse import csr_matrix
 

@@ -29,7 +29,7 @@ class ArraySamples(Samples):
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read some rows."""
         chosen = np.asarray(indices)
-        return _as_float(np.asarray(self.array[chosen]), self.where, chosen)
+        return _as_float(np.asarray(self.array)[chosen], self.where, chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -136,8 +136,11 @@ def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
 
 def check_values(x: Tensor, where: str, rows: Array | None = None) -> Tensor:
     """Require finite values; the error names the first row that has others."""
-    if not math.isfinite(x.sum(dtype=torch.float64).item()):
-        bad = int((~x.isfinite()).flatten(1).any(1).nonzero()[0])
+    if math.isfinite(x.sum().item()):
+        return x
+    wrong = (~x.isfinite()).flatten(1).any(1).nonzero()
+    if len(wrong):  # not so if only the sum overflowed
+        bad = int(wrong[0])
         row = bad if rows is None else int(rows[bad])
         count = int((~x[bad].isfinite()).sum())
         raise DataError(
