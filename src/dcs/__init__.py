@@ -5,7 +5,8 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.functional`: the paper's equations as pure functions on tensors;
 - `dcs.masking` and `dcs.noise`: x -> (x_tilde, b); noise models and noise-level estimators;
 - `dcs.objectives`: losses bound to maskers, called with a model and a batch;
-- `dcs.data`: data sets and people's own data.
+- `dcs.data` and `dcs.models`: data sets and people's own data; networks;
+- `dcs.training`: the loop, checkpoints, run directories.
 """
 
 import importlib
@@ -13,10 +14,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "data", "functional", "masking", "noise", "objectives"]
+__all__ = ["__version__", "data", "functional", "masking", "models", "noise", "objectives", "training"]
 
 if TYPE_CHECKING:
-    from dcs import data, functional, masking, noise, objectives
+    from dcs import data, functional, masking, models, noise, objectives, training
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -32,6 +32,7 @@ class Batches:
         drop_last: Leave out a last batch that is not full, unless it is the only one.
         workers: Processes that read `Samples` ahead; 0 reads when a batch is asked for. None: as many as the
             machine has processors, at most 4; 0 for a data set of torch's, which may not bear being forked.
+        rows: Which samples to use, (m,), if not all.
 
     Example:
         >>> batches = Batches(torch.arange(5.0)[:, None], 2)
@@ -49,6 +50,7 @@ class Batches:
         device: torch.device | str = "cpu",
         drop_last: bool = False,
         workers: int | None = None,
+        rows: Tensor | None = None,
     ) -> None:
         check_integer("batch_size", batch_size, at_least=1)
         if workers is not None:
@@ -61,13 +63,16 @@ class Batches:
             raise ValueError("x is empty: at least one sample is needed")
         self.device = torch.device(device)
         self.x = x.to(self.device) if isinstance(x, Tensor) else x
-        self.batch_size = min(batch_size, x.shape[0])
+        self.rows = torch.arange(x.shape[0]) if rows is None else rows
+        if not len(self.rows):
+            raise ValueError("rows is empty: at least one sample is needed")
+        self.batch_size = min(batch_size, len(self.rows))
         self.drop_last = drop_last
         self.workers = workers
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        full, rest = divmod(self.x.shape[0], self.batch_size)
+        full, rest = divmod(len(self.rows), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
     def epoch(self, generator: Generator | None = None, *, start: int = 0) -> Iterator[Batch]:
@@ -79,16 +84,13 @@ class Batches:
         """
         check_generator(generator, torch.device("cpu"))
         check_integer("start", start, at_least=0)
-        n = self.x.shape[0]
-        order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
+        n = len(self.rows)
+        order = self.rows if generator is None else self.rows[torch.randperm(n, generator=generator)]
         # Drawn in any case, so that what follows does not depend on where the data is.
         seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
         index = order.split(self.batch_size)[start : len(self)]
         if isinstance(self.x, Samples):
             yield from self._streamed(self.x, index, seed)
-        elif generator is None:
-            for rows in index:
-                yield Batch(self.x[int(rows[0]) : int(rows[-1]) + 1], rows)
         else:
             there = order.to(self.device).split(self.batch_size)[start : len(self)]
             for rows, rows_there in zip(index, there, strict=True):

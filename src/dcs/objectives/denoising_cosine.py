@@ -90,6 +90,20 @@ class DenoisingCosine(MaskedObjective):
             **self.weighting,
         )
 
+    def weights(
+        self, x: Tensor, generator: torch.Generator | None = None, pair: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ĉ, k and whether k is at or below the floor for each sample, as in one step of training."""
+        x_tilde, b = self.second_view(Batch(x, generator, pair, None))
+        snr = F.snr(x, x_tilde, b)
+        entries = x[0].numel()
+        dim = torch.full_like(snr, entries) if b is None else b.flatten(1).sum(1).clamp(min=1).to(snr)
+        settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}
+        if self.variant == "paper":
+            settings |= {"method": "monte_carlo", "noise": "gaussian"}
+        k = F.expected_cosine(snr, dim, full_dim=entries, generator=generator, **settings)
+        return snr, k, k <= self.weighting["floor"]
+
     def extra_repr(self) -> str:
         """Show the masker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting

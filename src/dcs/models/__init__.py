@@ -1,0 +1,48 @@
+"""Networks: autoencoders for vectors, images and signals, and a U-Net for denoising."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from dcs._checks import check_choice, check_integer
+from dcs.models._autoencoder import Autoencoder, mlp
+from dcs.models._convolutional import UNet, conv, conv1d
+
+REGISTRY: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "conv": conv, "conv1d": conv1d, "unet": UNet}
+
+
+def build(
+    name: str, shape: Sequence[int], n_components: int = 10, *, seed: int = 0, **options: Any
+) -> nn.Module:
+    """Make a network by its name in `REGISTRY`, with Keras' initial weights: Glorot-uniform, and no bias.
+
+    Args:
+        name: `mlp`, `conv`, `conv1d` or `unet`.
+        shape: Of one sample.
+        n_components: Features.
+        seed: Where the weights are drawn from; torch's own random state is left alone.
+        **options: Of the network.
+
+    Example:
+        >>> build("mlp", (8, 8), 10, hidden=(32,)).encode(torch.zeros(3, 8, 8)).shape
+        torch.Size([3, 10])
+    """
+    check_choice("model", name, REGISTRY)
+    check_integer("n_components", n_components, at_least=1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = REGISTRY[name](shape, n_components, **options)
+        network.apply(_glorot)
+    return network
+
+
+def _glorot(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+__all__ = ["REGISTRY", "Autoencoder", "UNet", "build", "conv", "conv1d", "mlp"]

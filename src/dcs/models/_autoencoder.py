@@ -1,0 +1,63 @@
+"""An encoder and a decoder in one module, and the perceptrons of Expt0 and Expt1."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+class Autoencoder(nn.Module):
+    """x -> features -> a prediction of x's shape; either part may be any module.
+
+    Args:
+        encoder: (n, ...) to (n, features).
+        decoder: Back again.
+
+    Example:
+        >>> import torch
+        >>> model = Autoencoder(nn.Linear(6, 2), nn.Linear(2, 6))
+        >>> model(torch.zeros(5, 6)).shape, model.encode(torch.zeros(5, 6)).shape
+        (torch.Size([5, 6]), torch.Size([5, 2]))
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Compute the features."""
+        features: Tensor = self.encoder(x)
+        return features
+
+    def decode(self, features: Tensor) -> Tensor:
+        """Predict x from its features."""
+        prediction: Tensor = self.decoder(features)
+        return prediction
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict x from x."""
+        return self.decode(self.encode(x))
+
+
+def mlp(
+    shape: Sequence[int], n_components: int = 10, *, hidden: Sequence[int] = (500, 500, 2000)
+) -> Autoencoder:
+    """The autoencoder D-500-500-2000-C and back of Expt0 and Expt1: ReLU between, linear at both ends.
+
+    Args:
+        shape: Of one sample, of any number of axes.
+        n_components: Features.
+        hidden: Widths of the encoder's hidden layers; the decoder's are the same in reverse.
+    """
+    size = math.prod(shape)
+    encoder = nn.Sequential(nn.Flatten(), *_dense(size, *hidden, n_components))
+    decoder = nn.Sequential(*_dense(n_components, *reversed(hidden), size), nn.Unflatten(1, tuple(shape)))
+    return Autoencoder(encoder, decoder)
+
+
+def _dense(*widths: int) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for width, next_width in itertools.pairwise(widths):
+        layers += [nn.Linear(width, next_width), nn.ReLU()]
+    return layers[:-1]

@@ -1,0 +1,140 @@
+"""Small convolutional networks for images and signals of any size."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dcs.models._autoencoder import Autoencoder
+
+_CONVOLUTION: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
+
+
+def conv(shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 3) -> Autoencoder:
+    """A convolutional autoencoder for images.
+
+    Args:
+        shape: (h, w) or (c, h, w).
+        n_components: Features.
+        width: Channels after the first convolution; each further one has twice as many.
+        depth: Convolutions, each of which halves height and width.
+    """
+    return _convolutional(_with_channels(shape, 2), tuple(shape), n_components, width, depth)
+
+
+def conv1d(shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 4) -> Autoencoder:
+    """A convolutional autoencoder for signals.
+
+    Args:
+        shape: (t,) or (c, t).
+        n_components: Features.
+        width: Channels after the first convolution; each further one has twice as many.
+        depth: Convolutions, each of which halves the length.
+    """
+    return _convolutional(_with_channels(shape, 1), tuple(shape), n_components, width, depth)
+
+
+class UNet(nn.Module):
+    """A small U-Net for denoising images: the decoder sees the encoder's maps at every scale.
+
+    Its features are the means over space of its innermost map; they alone do not determine the prediction, so
+    that there is no way back from them.
+
+    Args:
+        shape: (h, w) or (c, h, w).
+        n_components: Features: channels of the innermost map.
+        width: Channels of the outermost maps; each further scale has twice as many.
+        depth: How often height and width are halved.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 2
+    ) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.inner_shape = channels, *size = _with_channels(shape, 2)
+        _halved(size, depth)
+        widths = [width * 2**level for level in range(depth)]
+        down, up = [], []
+        for before, after in zip([channels, *widths[:-1]], widths, strict=True):
+            down.append(_block(before, after))
+        for level in reversed(range(depth)):
+            below = n_components if level == depth - 1 else widths[level + 1]
+            up.append(_block(below + widths[level], widths[level]))
+        self.down, self.up = nn.ModuleList(down), nn.ModuleList(up)
+        self.bottom = _block(widths[-1], n_components)
+        self.head = nn.Conv2d(width, channels, 1)
+
+    def _maps(self, x: Tensor) -> list[Tensor]:
+        """The maps that are handed across, and the innermost one."""
+        maps, inner = [], x.reshape(-1, *self.inner_shape)
+        for block in self.down:
+            maps.append(block(inner))
+            inner = nn.functional.max_pool2d(maps[-1], 2, ceil_mode=True)
+        return [*maps, self.bottom(inner)]
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Compute the features."""
+        return self._maps(x)[-1].mean((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict x from x."""
+        *maps, inner = self._maps(x)
+        for block, across in zip(self.up, reversed(maps), strict=True):
+            inner = nn.functional.interpolate(inner, across.shape[2:])
+            inner = block(torch.cat([inner, across], dim=1))
+        prediction: Tensor = self.head(inner)
+        return prediction.reshape(-1, *self.shape)
+
+
+def _block(channels: int, next_channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(channels, next_channels, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(next_channels, next_channels, 3, padding=1),
+        nn.ReLU(),
+    )
+
+
+def _convolutional(
+    inner: tuple[int, ...], shape: tuple[int, ...], n_components: int, width: int, depth: int
+) -> Autoencoder:
+    """Convolutions of stride 2 down to a vector, and upsampling to the very same sizes back."""
+    channels, *size = inner
+    sizes = _halved(size, depth)
+    convolution = _CONVOLUTION[len(size)]
+    widths = [channels, *(width * 2**level for level in range(depth))]
+    encoder: list[nn.Module] = [nn.Unflatten(1, (1, shape[0]))] if len(shape) == len(size) else []
+    decoder: list[nn.Module] = []
+    for level in range(depth):
+        encoder += [convolution(widths[level], widths[level + 1], 3, stride=2, padding=1), nn.ReLU()]
+        layer = convolution(widths[level + 1], widths[level], 3, padding=1)
+        up = [nn.ReLU(), nn.Upsample(size=tuple(sizes[level])), layer]
+        decoder = up + decoder
+    flat = (widths[-1], *sizes[-1])
+    count = int(torch.Size(flat).numel())
+    encoder += [nn.Flatten(), nn.Linear(count, n_components)]
+    decoder = [nn.Linear(n_components, count), nn.Unflatten(1, flat), *decoder]
+    if len(shape) == len(size):
+        decoder.append(nn.Flatten(1, 2))
+    return Autoencoder(nn.Sequential(*encoder), nn.Sequential(*decoder))
+
+
+def _with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """The shape with a channel axis before its `ndim` axes of space or time."""
+    if len(shape) == ndim:
+        return (1, *shape)
+    if len(shape) == ndim + 1:
+        return tuple(shape)
+    what = "images (h, w) or (c, h, w)" if ndim == 2 else "signals (t,) or (c, t)"
+    raise ValueError(f"shape must be of {what} for this network, got {tuple(shape)}: use another model")
+
+
+def _halved(size: Sequence[int], depth: int) -> list[list[int]]:
+    """The sizes after each halving, the first being the size itself."""
+    sizes = [list(size)]
+    for _ in range(depth):
+        sizes.append([-(-length // 2) for length in sizes[-1]])
+    if min(sizes[-1]) < 2 and min(size) > 1 and depth > 1:
+        raise ValueError(f"depth {depth} halves samples of size {tuple(size)} to nothing: use less")
+    return sizes

@@ -1,0 +1,20 @@
+"""Training: one loop for every objective, with checkpoints, meters and run directories."""
+
+from dcs.training.checkpoint import CheckpointWarning
+from dcs.training.config import TrainingConfig, make_network, make_objective, read_config
+from dcs.training.loop import train
+from dcs.training.meters import TrainingWarning
+from dcs.training.run import Run, RunError, Stopped
+
+__all__ = [
+    "CheckpointWarning",
+    "Run",
+    "RunError",
+    "Stopped",
+    "TrainingConfig",
+    "TrainingWarning",
+    "make_network",
+    "make_objective",
+    "read_config",
+    "train",
+]

@@ -1,0 +1,91 @@
+"""Checkpoints: numbered, written whole or not at all, checked when read, and never run."""
+
+import hashlib
+import io
+import json
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be used, and an older one was."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is either the old or the new one at every moment, also if the power fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
+    """Write checkpoint `number`, then remove all but the newest `keep`.
+
+    Args:
+        folder: Where checkpoints are; made if need be.
+        number: Larger than that of any before.
+        state: Tensors, numbers, strings, and lists and dictionaries of them.
+        about: What people may read of it, in JSON beside it.
+        keep: How many checkpoints to leave.
+    """
+    folder.mkdir(exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    write_atomically(_state_file(folder, number), content)
+    # It counts from the moment that its description is there.
+    write_atomically(_about_file(folder, number), json.dumps({**about, "sha256": digest}, indent=1).encode())
+    for old in numbers(folder)[:-keep]:
+        _about_file(folder, old).unlink(missing_ok=True)
+        _state_file(folder, old).unlink(missing_ok=True)
+
+
+def load_newest(folder: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
+    """The newest checkpoint that is whole: its number, state and description; None if there is none.
+
+    Reading never runs code: only tensors and plain values are accepted.
+    """
+    for number in reversed(numbers(folder)):
+        try:
+            about = json.loads(_about_file(folder, number).read_bytes())
+            content = _state_file(folder, number).read_bytes()
+            if hashlib.sha256(content).hexdigest() != about["sha256"]:
+                raise ValueError("its checksum differs")
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        except Exception as error:  # noqa: BLE001  (damage can take any form)
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            warnings.warn(
+                f"checkpoint {_state_file(folder, number)} is damaged or not one of ours ({reason}): using "
+                f"the one before",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+            continue
+        return number, state, about
+    return None
+
+
+def numbers(folder: Path) -> list[int]:
+    """The numbers of the checkpoints in a folder, ascending."""
+    found = (re.fullmatch(r"(\d{9})\.json", path.name) for path in folder.glob("*.json"))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _state_file(folder: Path, number: int) -> Path:
+    return folder / f"{number:09d}.pt"
+
+
+def _about_file(folder: Path, number: int) -> Path:
+    return folder / f"{number:09d}.json"

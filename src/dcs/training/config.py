@@ -1,0 +1,115 @@
+"""What a training is told, complete and checked."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dcs import masking, models, objectives
+
+
+class TrainingConfig(BaseModel):
+    """All settings of a training; unknown ones are refused.
+
+    The same settings, data, machine and number of threads give the same weights, bit for bit.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    objective: str = Field("dcs", description="What is minimised: mse, cosine, n2v, n2n, sure, dae or dcs.")
+    objective_options: dict[str, Any] = Field({}, description="Of the objective, such as power or sigma.")
+    masking: dict[str, Any] = Field(
+        {}, description="Of the masker, such as rho and radius; kind: blind_spot or amplitude."
+    )
+    network: str = Field("mlp", description="mlp, conv, conv1d or unet.")
+    network_options: dict[str, Any] = Field({}, description="Of the network, such as hidden or width.")
+    n_components: int = Field(10, ge=1, description="Features.")
+    max_epochs: int = Field(100, ge=0, description="Epochs, unless stopped early.")
+    batch_size: int = Field(256, ge=1, description="Samples a step, over all processes.")
+    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="Of Adam.")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="Of the learning rate.")
+    warmup_epochs: float = Field(0, ge=0, description="In which the learning rate rises linearly from 0.")
+    weight_decay: float = Field(0, ge=0, allow_inf_nan=False, description="Of AdamW; 0 is plain Adam.")
+    clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    validation: float = Field(0.1, ge=0, lt=1, description="Share of the samples held out.")
+    patience: int | None = Field(
+        None, ge=1, description="Epochs without a better held-out loss before stopping; the best is kept."
+    )
+    ema: float | None = Field(None, gt=0, lt=1, description="Decay of the average of weights that is kept.")
+    precision: Literal["no", "fp16", "bf16"] = Field("no", description="Mixed precision.")
+    compile: bool = Field(False, description="Whether to compile the network.")
+    device: Literal["auto", "cpu"] = Field("auto", description="The best there is, or cpu.")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="Of weights, order, masks and the held-out share.")
+    threads: int | None = Field(None, ge=1, description="Of the processor; by default as torch chooses.")
+    checkpoint_seconds: float = Field(60, ge=0, description="Between checkpoints.")
+    keep_checkpoints: int = Field(2, ge=1, description="How many of them are kept.")
+
+
+def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
+    """Check settings; what is wrong is one ValueError that names each setting and what to do."""
+    try:
+        return TrainingConfig(**settings)
+    except ValidationError as error:
+        raise ValueError("; ".join(_explain(problem) for problem in error.errors())) from None
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The settings in which two configurations differ, as text."""
+    return [
+        f"{name} was {old.get(name)!r}, is now {new.get(name)!r}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+
+
+def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
+    """The objective of a configuration, with its masker, for samples of a shape."""
+    options = dict(config.objective_options)
+    if config.masking:
+        kind = {"blind_spot": masking.BlindSpot, "amplitude": masking.AmplitudeNeighbors}
+        wanted = dict(config.masking)
+        name = wanted.pop("kind", "blind_spot")
+        if name not in kind:
+            raise ValueError(f"masking.kind must be one of {', '.join(kind)}, got {name!r}")
+        if name == "blind_spot":
+            wanted.setdefault("ndim", default_ndim(shape))
+            wanted.setdefault("rho", 0.3)
+        options["masker"] = _make("masking", kind[name], wanted)
+    made: objectives.Objective = _make(
+        "objective_options", lambda **given: objectives.get(config.objective, **given), options
+    )
+    return made
+
+
+def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> Any:
+    """The network of a configuration for samples of a shape."""
+
+    def build(**options: Any) -> object:
+        return models.build(config.network, shape, config.n_components, seed=config.seed, **options)
+
+    return _make("network_options", build, dict(config.network_options))
+
+
+def default_ndim(shape: tuple[int, ...]) -> int:
+    """Over how many axes samples have neighbours, as `dcs.objectives.MaskedObjective` decides it."""
+    return 2 if len(shape) > 1 and shape[-2] > 2 else 1
+
+
+def _make(setting: str, make: Any, options: dict[str, Any]) -> Any:
+    try:
+        return make(**options)
+    except TypeError as error:
+        if "unexpected keyword" in str(error):
+            raise ValueError(f"{setting} holds an unknown name: {error}") from None
+        raise
+
+
+def _explain(problem: Any) -> str:
+    name = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, TrainingConfig.model_fields, n=1)
+        return f"unknown setting {name!r}: " + (
+            f"did you mean {near[0]!r}?" if near else f"known are {', '.join(TrainingConfig.model_fields)}"
+        )
+    return f"{name}: {problem['msg'].lower()}, got {problem['input']!r}"

@@ -1,0 +1,61 @@
+"""What is measured beside the loss, on a fixed batch at the end of each epoch."""
+
+import torch
+from torch import Generator, Tensor, nn
+
+from dcs.objectives import DenoisingCosine, Objective
+
+COLLAPSED = 0.1
+MOSTLY_FLOORED = 0.5
+
+
+class TrainingWarning(UserWarning):
+    """Training goes on, but its result will hardly be of use; the message says what to try."""
+
+
+@torch.no_grad()
+def feature_spread(model: nn.Module, x: Tensor) -> float:
+    """How far normalised features differ between samples, relative to directions drawn at random.
+
+    The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point
+    everywhere, 0 if all point alike. nan for a model without `encode`.
+    """
+    encode = getattr(model, "encode", None)
+    if encode is None or len(x) < 2:
+        return float("nan")
+    features = encode(x).flatten(1).float()
+    directions = nn.functional.normalize(features, dim=1)
+    return float(directions.std(0).mean() * directions.shape[1] ** 0.5)
+
+
+@torch.no_grad()
+def weight_statistics(objective: Objective, x: Tensor, generator: Generator) -> dict[str, float]:
+    """Mean and deviation of ĉ and k over a batch, and the share of samples at the floor; of dCS alone."""
+    if not isinstance(objective, DenoisingCosine):
+        return {}
+    snr, k, floored = objective.weights(x, generator)
+    finite = snr[snr.isfinite()]
+    spread = {
+        "snr": float(finite.mean()) if len(finite) else float("inf"),
+        "snr_deviation": float(finite.std()) if len(finite) > 1 else 0.0,
+        "k": float(k.mean()),
+        "k_deviation": float(k.std()) if len(k) > 1 else 0.0,
+    }
+    return {**spread, "floored": float(floored.float().mean())}
+
+
+def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
+    """What a user should know of, with what to try."""
+    found = []
+    if spread < COLLAPSED:
+        found.append(
+            f"the features have collapsed: their directions spread {spread:.2f} of what random ones would; "
+            f"lower learning_rate, mask more entries (masking rho), or check that samples differ"
+        )
+    if statistics.get("floored", 0) > MOSTLY_FLOORED:
+        found.append(
+            f"{100 * statistics['floored']:.0f} % of the samples have an expected cosine at the floor: the "
+            f"data is very noisy or few entries are masked; mask more of them (masking rho), or use power 0 "
+            f"or -1"
+        )
+    return found
