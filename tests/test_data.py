@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import dcs
-from dcs.data import CATALOGUE, DataError, DownloadError, Samples, load
+from dcs.data import CATALOGUE, DataError, DataWarning, DownloadError, Samples, load
 from official_files import (
     idx_bytes,
     pickled,
@@ -286,8 +286,32 @@ class TestWhere:
         (tmp_path / "cifar10").mkdir()
         with tarfile.open(tmp_path / "cifar10/cifar-10-python.tar.gz", "w:gz"):
             pass
-        with pytest.raises(DataError, match="not complete"):
+        with pytest.raises(DataError, match=r"cifar-10-python\.tar\.gz does not hold the files"):
             load("cifar10", root=tmp_path, download=False)
+        assert not (tmp_path / "cifar10/unpacked").exists()
+
+    def test_an_incomplete_data_set_is_warned_of(self, tmp_path):
+        write_idx(tmp_path / "mnist", some_images((28, 28)))
+        with pytest.warns(DataWarning, match=r"holds 23 \+ 11 samples, but MNIST .* has 60000 \+ 10000"):
+            load("mnist", root=tmp_path)
+
+    def test_the_folder_itself_as_root_gets_a_hint(self, tmp_path):
+        write_idx(tmp_path / "mnist", some_images((28, 28)))
+        with pytest.raises(DataError, match=f"{tmp_path / 'mnist'} itself looks like it"):
+            load("mnist", root=tmp_path / "mnist", download=False)
+
+    def test_places_that_are_no_folders(self, tmp_path, monkeypatch):
+        monkeypatch.undo()
+        (tmp_path / "file").touch()
+        with pytest.raises(ValueError, match=r"root is .* which is a file"):
+            load("mnist", root=tmp_path / "file")
+        monkeypatch.setenv("DCS_DATA", str(tmp_path / "file"))
+        with pytest.raises(ValueError, match=r"DCS_DATA is .* which is a file"):
+            load("mnist")
+        with pytest.raises(TypeError, match="root must be a path, got int"):
+            load("mnist", root=3)
+        with pytest.raises(ValueError, match="root '~nobody-at-all/x' cannot be used"):
+            load("mnist", root="~nobody-at-all/x")
 
 
 class TestDamage:
@@ -521,6 +545,14 @@ class TestArrays:
             ({"x": np.zeros((2, 2))}, "z", "label must be an array"),
             ({"x": np.zeros(2)}, None, "must be .samples"),
             ({}, None, "none"),
+            ({"x": np.zeros((2, 2)), "y": np.arange(2)}, 3, "label must be an array"),
+            ({"x_train": np.zeros((2, 2)), "x_test": np.zeros((2, 3))}, None, "of one kind and shape"),
+            (
+                {"x_train": np.zeros((2, 2)), "x_test": np.zeros((2, 2), np.uint8)},
+                None,
+                "of one kind and shape",
+            ),
+            ({"x": np.zeros((3, 2)), "y": np.array([0, np.nan, 1])}, None, "1 missing labels"),
         ],
     )
     def test_bad_npz(self, tmp_path, arrays, label, says):
@@ -542,6 +574,10 @@ class TestArrays:
             (np.array([[1j]]), "not real numbers"),
             (np.array([[object()]]), "not real numbers"),
             ([[1, 2], [3]], "one length"),
+            (np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]]), "masked"),
+            (torch.eye(3).to_sparse(), "cannot be made an array"),
+            (torch.zeros(2, 2, device="meta"), "cannot be made an array"),
+            ([torch.zeros(2, requires_grad=True)], "cannot be made an array"),
         ],
     )
     def test_bad_arrays(self, array, says):
@@ -586,8 +622,18 @@ class TestArrays:
         (tmp_path / "a.xyz").write_text("")
         with pytest.raises(DataError, match=r"a\.xyz is of no kind that is read \(\.npy"):
             load(tmp_path / "a.xyz")
-        with pytest.raises(FileNotFoundError, match="neither a known data set"):
+        with pytest.raises(FileNotFoundError, match="did you mean 'mnist'"):
             load("minst")
+        for wrong in (None, {}, b"mnist", load("digits")):
+            with pytest.raises(TypeError, match="name must be a known data set, a path"):
+                load(wrong)
+        for options in ({"resident": "no"}, {"download": "no"}):
+            with pytest.raises(TypeError, match=f"{next(iter(options))} must be True"):
+                load("digits", **options)
+        with pytest.raises(ValueError, match="fold means nothing for digits"):
+            load("digits", fold=3)
+        with pytest.raises(ValueError, match="root means nothing for a ndarray"):
+            load(np.zeros((2, 2)), root=tmp_path)
         for option in ({"size": 3}, {"mixed": "crop"}, {"label": "y"}):
             with pytest.raises(ValueError, match="means nothing for digits"):
                 load("digits", **option)
@@ -650,6 +696,60 @@ class TestTables:
         with pytest.raises(DataError, match=r"a\.csv"):
             load(tmp_path / "a.csv", label=label)
 
+    def test_a_first_line_of_data_is_not_lost(self, tmp_path):
+        (tmp_path / "iris.csv").write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n6.0,2.2,virginica\n")
+        data = load(tmp_path / "iris.csv", label=2)
+        np.testing.assert_allclose(data.train.x, np.float32([[5.1, 3.5], [4.9, 3.0], [6.0, 2.2]]))
+        assert data.train.y.tolist() == [0, 0, 1]
+        for gap in ("", "NA", "nan", "?"):
+            (tmp_path / "a.csv").write_text(f"1,{gap},3\n4,5,6\n7,8,9\n")
+            with pytest.raises(DataError, match=r"a\.csv"):
+                load(tmp_path / "a.csv")
+        (tmp_path / "a.csv").write_text("0,1,2\n0.5,0.25,0.125\n")
+        with pytest.raises(DataError, match="is that a sample, or a header"):
+            load(tmp_path / "a.csv")
+
+    def test_rows_with_more_fields_than_the_others(self, tmp_path):
+        (tmp_path / "a.csv").write_text("name,a,b\nSmith,1,2\nDoe, 3,4,5\n")
+        with pytest.raises(DataError, match=r"a\.csv has 4 fields in row 3, not 3"):
+            load(tmp_path / "a.csv", label="name")
+
+    def test_labels_have_one_order(self, tmp_path):
+        from dcs.data._tables import number_labels
+
+        assert number_labels(["1", "1.0", "01", "2"], "x")[1] == ("01", "1", "1.0", "2")
+        assert number_labels([b"dog", "cat"], "x")[1] == ("cat", "dog")
+        for missing in ("", "NaN", None, float("nan")):
+            with pytest.raises(DataError, match="1 missing labels of 3"):
+                number_labels(["a", missing, "b"], "x")
+        with pytest.raises(DataError, match="not a set of classes"):
+            number_labels([i / 10 for i in range(1, 40)] * 4, "x")
+        with pytest.raises(DataError, match="neither text nor numbers"):
+            number_labels([[1], [2]], "x")
+
+    def test_frames(self, tmp_path):
+        class Frame:
+            """What is used of a pandas DataFrame."""
+
+            def __init__(self, columns):
+                self.data = columns
+                self.columns = list(columns)
+                self.iloc = self
+
+            def __getitem__(self, key):
+                _, chosen = key
+                values = list(self.data.values())
+                if isinstance(chosen, int):
+                    return np.array(values[chosen], object)
+                return np.array([values[i] for i in chosen]).T
+
+        frame = Frame({"a": [1.5, 2.5], "label": ["x", "y"], "b": [3, 4]})
+        with pytest.raises(DataError, match="label='label'"):
+            load(frame)
+        data = load(frame, label="label")
+        np.testing.assert_array_equal(data.train.x, [[1.5, 3], [2.5, 4]])
+        assert (data.classes, data.train.y.tolist()) == (("x", "y"), [0, 1])
+
     def test_labels_that_are_no_classes(self, tmp_path):
         (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{i},{i / 7}\n" for i in range(300)))
         with pytest.raises(DataError, match="not a set of classes"):
@@ -682,6 +782,21 @@ class TestTorchDatasets:
         data = load(torch.utils.data.TensorDataset(x, y))
         assert data.train.x is x or data.train.x.data_ptr() == x.data_ptr()
         assert torch.equal(data.train.y, y)
+        assert torch.equal(load(torch.utils.data.TensorDataset(x, y), resident=False).train.y, y)
+        assert load(torch.utils.data.TensorDataset(x, y - 7)).classes == ("-7", "-6", "-5")
+
+    def test_an_item_that_fails(self):
+        class Broken(torch.utils.data.Dataset):
+            def __len__(self):
+                return 9
+
+            def __getitem__(self, index):
+                return torch.zeros(2) if index < 5 else {}["boom"]
+
+        samples = load(Broken()).train.x
+        for workers in (0, 1):
+            with pytest.raises(DataError, match=r"^Broken failed at 5: KeyError: 'boom'"):
+                list(dcs.data.Batches(samples, 2, workers=workers).epoch())
 
     def test_map_style(self):
         class Squares(torch.utils.data.Dataset):
@@ -743,6 +858,8 @@ class TestNoise:
             noise = a.x - a.clean
             assert abs(float(noise.std()) - 0.5) < 0.01
             assert abs(float(noise.mean())) < 0.01
+        far = load("digits", noise=("gaussian", 0.5), seed=2**32 + 3)
+        assert not torch.equal((far.train.x - far.train.clean)[:597], one.test.x - one.test.clean)
         n = len(one.test)
         train, test = (one.train.x - one.train.clean)[:n], one.test.x - one.test.clean
         correlation = torch.corrcoef(torch.stack([train.flatten(), test.flatten()]))[0, 1]
@@ -750,8 +867,10 @@ class TestNoise:
 
     def test_other_kinds_and_bad_ones(self, tmp_path):
         assert load("digits", noise=(dcs.noise.Sphere(), 0.1)).train.clean is not None
-        with pytest.raises(ValueError, match="kind must be one of"):
-            load("digits", noise=("pink", 0.5))
+        with pytest.raises(ValueError, match="the kind of noise must be one of"):
+            load("tiny-imagenet", noise=("pink", 0.5))  # seen before anything is looked for
+        with pytest.raises(ValueError, match="the strength of noise must be"):
+            load("tiny-imagenet", noise=("gaussian", -1))
         for bad in ("gaussian", 0.5, ("gaussian",)):
             with pytest.raises(TypeError, match="noise must be a kind and its strength"):
                 load("digits", noise=bad)

@@ -98,7 +98,11 @@ def test_torch_s_own_state_is_left_alone(tmp_path):
     ("arguments", "error", "says"),
     [
         ({"x": [1, 2]}, TypeError, "x must be a tensor or Samples"),
-        ({"x": torch.zeros(0, 2)}, ValueError, "x is empty"),
+        ({"x": torch.zeros(0, 2)}, ValueError, "at least one sample"),
+        ({"x": torch.tensor(1.0)}, ValueError, "at least one sample"),
+        ({"drop_last": "no"}, TypeError, "drop_last"),
+        ({"device": "nope"}, ValueError, "device 'nope' cannot be used"),
+        ({"rows": torch.arange(0)}, ValueError, "rows is empty"),
         ({"batch_size": 0}, ValueError, "batch_size"),
         ({"batch_size": 1.5}, TypeError, "batch_size"),
         ({"workers": -1}, ValueError, "workers"),
@@ -112,9 +116,27 @@ def test_bad_arguments(arguments, error, says):
 def test_bad_epoch_arguments():
     batches = Batches(torch.zeros(4, 2))
     with pytest.raises(TypeError, match="generator"):
-        next(batches.epoch(3))
-    with pytest.raises(ValueError, match="start"):
-        next(batches.epoch(start=-1))
+        batches.epoch(3)
+    for start in (-1, 2):
+        with pytest.raises(ValueError, match="start"):
+            batches.epoch(start=start)
+
+
+def test_some_rows_only():
+    x = torch.arange(10.0)[:, None]
+    batches = Batches(x, 2, rows=torch.tensor([7, 1, 4]))
+    assert rows_of(batches) == [[7, 1], [4]]
+    shuffled = rows_of(batches, generator=torch.Generator().manual_seed(0))
+    assert sorted(row for rows in shuffled for row in rows) == [1, 4, 7]
+    for batch in batches.epoch(torch.Generator().manual_seed(1)):
+        assert batch.x[:, 0].tolist() == batch.rows.tolist()
+
+
+def test_a_batch_is_a_copy():
+    x = torch.ones(4, 2)
+    for batch in Batches(x, 2).epoch():
+        batch.x.zero_()
+    assert (x == 1).all()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory in use from /proc")

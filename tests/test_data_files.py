@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader
 
-from dcs.data._dataset import DataError
+from dcs.data._dataset import DataError, DataWarning
 from dcs.data._files import FileSamples, read_files
 from dcs.data._folders import read_folder
 from dcs.data._images import read_images
@@ -393,7 +393,8 @@ def test_no_image(tmp_path, content):
     file = tmp_path / "a.png"
     file.write_bytes(content)
     fails(lambda: read_images([file]), named(file), "cannot be read as an image", "remove it or replace it")
-    fails(lambda: read_images([tmp_path / "b.png"]), named(tmp_path / "b.png"), "No such file")
+    with pytest.raises(FileNotFoundError, match=r"b\.png"):
+        read_images([tmp_path / "b.png"])
 
 
 def test_damaged_images_raise_nothing_else(tmp_path):
@@ -628,8 +629,8 @@ def test_unusable_recordings(tmp_path):
     broken = tmp_path / "broken.flac"
     broken.write_bytes(b"not a recording")
     fails(lambda: read_recordings([broken]), named(broken), "cannot be read as a recording", "replace it")
-    missing = tmp_path / "missing.wav"
-    fails(lambda: read_recordings([missing]), named(missing), "replace it")
+    with pytest.raises(FileNotFoundError, match=r"missing\.wav"):
+        read_recordings([tmp_path / "missing.wav"])
     cut = record(tmp_path / "cut.flac", RNG.uniform(-1, 1, 20000))
     cut.write_bytes(cut.read_bytes()[:9000])
     fails(lambda: read_recordings([cut]), named(cut), "replace it")
@@ -744,7 +745,21 @@ def test_a_test_split_without_labels(tmp_path):
 def test_splits_with_something_beside(tmp_path, beside):
     for name in ("train/a.png", "test/a.png", beside):
         save(tmp_path / name, ints(5, 7))
-    fails(lambda: read_folder(tmp_path), named(tmp_path), repr(beside.split("/")[0]), "only train/ and test/")
+    fails(lambda: read_folder(tmp_path), named(tmp_path), beside.split("/")[0], "only train/ and test/")
+
+
+@pytest.mark.parametrize("names", [("training", "testing"), ("test", "val"), ("val",)])
+def test_other_names_for_splits_are_not_taken_for_classes(tmp_path, names):
+    for name in names:
+        save(tmp_path / name / "cat/a.png", ints(5, 7))
+    fails(lambda: read_folder(tmp_path), named(tmp_path), names[0], "only train/ and test/")
+
+
+def test_a_training_split_alone(tmp_path):
+    for name in ("train/cat/a.png", "train/dog/b.png"):
+        save(tmp_path / name, ints(5, 7))
+    data = read_folder(tmp_path)
+    assert (data.classes, data.train.y.tolist(), data.test) == (("cat", "dog"), [0, 1], None)
 
 
 def test_a_class_called_train(tmp_path):
@@ -758,13 +773,44 @@ def test_hidden_and_linked_files(tmp_path):
     save(root / "a.png", ints(5, 7))
     save(root / ".b.png", ints(6, 7))
     save(root / ".cache/c.png", ints(6, 7))
-    save(tmp_path / "outside/d.png", ints(6, 7))
+    save(tmp_path / "outside/d.png", ints(5, 7))
+    (tmp_path / "outside/back").symlink_to(root, target_is_directory=True)
     (root / "link").symlink_to(tmp_path / "outside", target_is_directory=True)
     save(tmp_path / "e.png", ints(5, 7))
     (root / "linked.png").symlink_to(tmp_path / "e.png")
-    assert list(read_folder(root).train.names) == ["a.png", "linked.png"]
+    assert list(read_folder(root).train.names) == ["a.png", "link/d.png", "linked.png"]
     (root / "broken.png").symlink_to(tmp_path / "nowhere.png")
     fails(lambda: read_folder(root), named(root / "broken.png"), "broken link", "remove it")
+
+
+def test_other_files_are_not_skipped_in_silence(tmp_path):
+    save(tmp_path / "a.png", ints(5, 7))
+    (tmp_path / "Thumbs.db").touch()
+    read_folder(tmp_path)
+    (tmp_path / "b.webp").touch()
+    with pytest.warns(DataWarning, match=r"1 files of other kinds were skipped, such as 'b\.webp'"):
+        read_folder(tmp_path)
+
+
+def test_tiff_of_twelve_bits_and_of_signed_bytes(tmp_path):
+    import tifffile
+
+    pixels = np.array([[0, 4095], [2048, 1]], np.uint16)
+    file = tmp_path / "a.tif"
+    save(file, pixels)
+    data = bytearray(file.read_bytes())
+    tag = data.index(struct.pack("<HHIH", 258, 3, 1, 16))  # says 16 bits
+    data[tag + 8] = 12
+    words = [0 << 12 | 4095, 2048 << 12 | 1]  # two pixels in three bytes
+    packed = b"".join(word.to_bytes(3, "big") for word in words)
+    with Image.open(file) as image:
+        offset = image.tag_v2[273][0]
+    data[offset : offset + 6] = packed
+    file.write_bytes(data)
+    np.testing.assert_allclose(read_images([file])[0], pixels / 4095, atol=1e-6)
+    signed = tmp_path / "b.tif"
+    tifffile.imwrite(signed, np.array([[-5, 3]], np.int8))
+    fails(lambda: read_images([signed]), named(signed), "signed")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")

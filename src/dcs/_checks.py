@@ -106,6 +106,13 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
+def check_bool(name: str, value: object, *, optional: bool = False) -> None:
+    """Require True or False, or, if it is optional, None."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        allowed = "True, False or None" if optional else "True or False"
+        raise TypeError(f"{name} must be {allowed}, got {value!r}")
+
+
 def check_number(
     name: str,
     value: object,

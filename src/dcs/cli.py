@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import dcs
@@ -135,13 +136,20 @@ def list_datasets(root: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
         return
-    table = Table("name", "sample", "train", "test", "classes", "download", "on disk", box=None)
+    table = Table("name", "sample", "train", "test", "classes", "download", box=None)
+    table.add_column("on disk", overflow="fold")
     for row, entry in zip(rows, CATALOGUE.values(), strict=True):
         shape = "x".join(map(str, entry.shape))
         size = f"{entry.download_size / 1e6:.0f} MB" if entry.remotes else "none"
         where = row["location"] or ("" if entry.remotes else "with scikit-learn")
         table.add_row(
-            entry.name, shape, f"{entry.train:,}", f"{entry.test:,}", str(entry.classes), size, str(where)
+            entry.name,
+            shape,
+            f"{entry.train:,}",
+            f"{entry.test:,}",
+            str(entry.classes),
+            size,
+            escape(str(where)),
         )
     console = Console()
     console.print(table)

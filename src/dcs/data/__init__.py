@@ -6,7 +6,7 @@ batches of either.
 
 from dcs.data._batches import Batch, Batches
 from dcs.data._catalogue import CATALOGUE, Entry
-from dcs.data._dataset import DataError, Dataset, Samples, Split
+from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._download import DownloadError
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
@@ -16,6 +16,7 @@ __all__ = [
     "Batch",
     "Batches",
     "DataError",
+    "DataWarning",
     "Dataset",
     "DownloadError",
     "Entry",

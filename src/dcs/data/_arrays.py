@@ -28,7 +28,7 @@ class ArraySamples(Samples):
 
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read some rows."""
-        chosen = np.asarray(indices)
+        chosen = np.asarray(indices, dtype=np.int64)
         return _as_float(np.asarray(self.array)[chosen], self.where, chosen)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def open_npy(path: Path) -> Array:
     """Memory-map a .npy file."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise
     except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
         raise DataError(
@@ -81,7 +81,7 @@ def open_npz(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise
     except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
         raise _damaged_npz(path, error) from error
@@ -99,15 +99,22 @@ def _damaged_npz(path: Path, error: Exception) -> DataError:
 def _numeric(array: object, where: str) -> Array:
     if hasattr(array, "toarray"):
         raise DataError(f"{where} is a sparse matrix, which has no neighbours to mask: pass x.toarray()")
-    if isinstance(array, Tensor):
-        array = array.detach().cpu()
-        if array.dtype == torch.bfloat16:
-            array = array.float()
-        array = array.numpy()
+    if np.ma.isMaskedArray(array) and np.ma.is_masked(array):
+        raise DataError(
+            f"{where} is a masked array with masked entries: fill them first, as with x.filled(0)"
+        )
     try:
+        if isinstance(array, Tensor):
+            tensor = array.detach().cpu().resolve_conj().resolve_neg()
+            array = (
+                tensor.float() if tensor.dtype.itemsize < 4 and tensor.is_floating_point() else tensor
+            ).numpy()
         data = array if isinstance(array, np.ndarray) else np.asarray(array)
-    except ValueError as error:
-        raise DataError(f"{where} is not an array: {error}; its rows must have one length") from error
+    except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{where} cannot be made an array of numbers with rows of one length: {reason}"
+        ) from error
     if data.dtype.kind not in "fuib":
         raise DataError(f"{where} holds {data.dtype}, not real numbers: convert it first")
     if data.ndim < 2:
@@ -119,6 +126,11 @@ def _numeric(array: object, where: str) -> Array:
     return data
 
 
+def scale_of(data: Array) -> float:
+    """What the numbers of an array are divided by."""
+    return _WHITE.get(data.dtype.newbyteorder("="), 1.0)
+
+
 def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
     """As float32, all finite; `rows` are the numbers of the rows, for the error."""
     if data.dtype == np.float32 and data.flags.writeable and data.flags.c_contiguous and data.dtype.isnative:
@@ -128,9 +140,9 @@ def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
             over="ignore"
         ):  # what is too large for float32 becomes infinite, and is refused below
             x = torch.from_numpy(np.array(data, dtype=np.float32))
-    white = _WHITE.get(data.dtype.newbyteorder("="))
-    if white is not None:
-        x.div_(white)
+    scale = scale_of(data)
+    if scale != 1:
+        x.div_(scale)
     return check_values(x, where, rows)
 
 

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from dcs._checks import check_generator, check_integer
+from dcs._checks import check_bool, check_generator, check_integer
 from dcs.data._dataset import DataError, Samples
 
 
@@ -59,9 +59,13 @@ class Batches:
             raise TypeError(
                 f"x must be a tensor or Samples, got {type(x).__name__}: use dcs.data.load(x).train.x"
             )
-        if not x.shape[0]:
-            raise ValueError("x is empty: at least one sample is needed")
-        self.device = torch.device(device)
+        if not x.shape or not x.shape[0]:
+            raise ValueError(f"x must be (n, ...) with at least one sample, got shape {tuple(x.shape)}")
+        check_bool("drop_last", drop_last)
+        try:
+            self.device = torch.empty(0, device=device).device
+        except (RuntimeError, TypeError, AssertionError) as error:
+            raise ValueError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
         self.x = x.to(self.device) if isinstance(x, Tensor) else x
         self.rows = torch.arange(x.shape[0]) if rows is None else rows
         if not len(self.rows):
@@ -83,7 +87,10 @@ class Batches:
             start: How many batches to leave out, as when a run is resumed; the others are the same.
         """
         check_generator(generator, torch.device("cpu"))
-        check_integer("start", start, at_least=0)
+        check_integer("start", start, at_least=0, at_most=len(self))
+        return self._epoch(generator, start)
+
+    def _epoch(self, generator: Generator | None, start: int) -> Iterator[Batch]:
         n = len(self.rows)
         order = self.rows if generator is None else self.rows[torch.randperm(n, generator=generator)]
         # Drawn in any case, so that what follows does not depend on where the data is.

@@ -1,5 +1,6 @@
 """What loading gives: a data set with its splits, in memory or read from disk batch by batch."""
 
+import operator
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,6 +14,10 @@ from torch.utils.data import Dataset as TorchDataset
 
 class DataError(ValueError):
     """A file, folder or array cannot be used as data; the message says which, why and what to do."""
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but may not be what was meant."""
 
 
 class Samples(TorchDataset[Tensor]):
@@ -32,6 +37,7 @@ class Samples(TorchDataset[Tensor]):
         return self.shape[0]
 
     def __getitem__(self, index: int) -> Tensor:
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} is out of range: there are {len(self)} samples")
         return self.read([index % len(self)])[0]
@@ -101,7 +107,10 @@ class Dataset:
 
 def to_labels(y: object, classes: int, where: str) -> Tensor:
     """Labels as int64, each checked to be one of the classes."""
-    labels = torch.as_tensor(y).to(torch.int64).reshape(-1)
+    try:
+        labels = torch.as_tensor(y).to(torch.int64).reshape(-1)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise DataError(f"{where} holds labels that are no class numbers ({error}): replace it") from error
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         wrong = int(labels.min()) if int(labels.min()) < 0 else int(labels.max())
         raise DataError(

@@ -1,19 +1,23 @@
 """A folder of images or recordings as a data set."""
 
 import os
+import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from dcs._checks import check_choice
-from dcs.data._dataset import DataError, Dataset, Split
+from dcs.data._dataset import DataError, Dataset, DataWarning, Split
 from dcs.data._files import FileSamples, quote
 from dcs.data._images import IMAGE_SUFFIXES, read_images
 from dcs.data._recordings import AUDIO_SUFFIXES, read_recordings
 
-_SPLIT_NAMES = {"train", "test", "val", "valid", "validation"}
+_SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "eval"}
+_OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
 
 
 def read_folder(
@@ -25,10 +29,11 @@ def read_folder(
 ) -> Dataset:
     """Read all images, or all recordings, below a folder.
 
-    Files are taken in the order of their paths; hidden ones, those in hidden folders or behind links to
-    folders, and those of other kinds are skipped. The layout says what is known of them:
+    Files are taken in the order of their paths; hidden ones and those in hidden folders are
+    skipped, and so, with a warning, are those of other kinds. The layout says what is known of them:
 
-    - `folder/train/…` and `folder/test/…`, and nothing beside them: two splits, of samples of one shape.
+    - `folder/train/…` and `folder/test/…`, or one of them, and nothing beside: splits, of samples of one
+      shape.
     - `folder/CLASS/…`: in a folder (or split) whose files are all in sub-folders, the names of these are
       the labels, if there are at least two.
     - Files directly in the folder, alone or beside sub-folders: no labels.
@@ -52,7 +57,9 @@ def read_folder(
     x: Tensor | FileSamples
     rate = None
     if is_images:
-        image_size = (size, size) if isinstance(size, int) else size
+        image_size = (
+            (int(size), int(size)) if isinstance(size, Integral) else cast("tuple[int, int] | None", size)
+        )
         x = read_images(files, mixed=mixed, size=image_size, resident=resident)
     elif isinstance(size, Sequence):
         raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
@@ -79,12 +86,18 @@ def _find(folder: Path) -> tuple[list[str], bool]:
         raise DataError(f"{quote(folder)} must be a folder, but there is {found} there: check the path")
     images: list[str] = []
     recordings: list[str] = []
-    others = 0
-    for directory, folders, files in os.walk(folder, onerror=_refuse):  # follows no links to folders
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    others: list[str] = []
+    entered: set[str] = set()
+    for directory, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
+        real = os.path.realpath(directory)
+        if real in entered:  # by another link, or by one that leads back
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in (Path(directory, name) for name in files if not name.startswith(".")):
             if file.suffix.lower() not in IMAGE_SUFFIXES + AUDIO_SUFFIXES:
-                others += 1
+                others += [file.name] if file.name.lower() not in _OF_NO_INTEREST else []
                 continue
             if not file.is_file():  # to open a pipe would wait for ever
                 raise DataError(f"{quote(file)} is a broken link or no regular file: remove it or restore it")
@@ -98,8 +111,11 @@ def _find(folder: Path) -> tuple[list[str], bool]:
     if not images and not recordings:
         raise DataError(
             f"{quote(folder)} holds no images ({', '.join(IMAGE_SUFFIXES)}) and no recordings "
-            f"({', '.join(AUDIO_SUFFIXES)}), but {others} other files: check the path, or convert them"
+            f"({', '.join(AUDIO_SUFFIXES)}), but {len(others)} other files: check the path, or convert them"
         )
+    if others:
+        message = f"{quote(folder)}: {len(others)} files of other kinds were skipped, such as {others[0]!r}"
+        warnings.warn(message, DataWarning, stacklevel=4)
     return sorted(images or recordings), bool(images)
 
 
@@ -113,16 +129,17 @@ def _divide(folder: Path, names: list[str]) -> dict[str, list[str]]:
     """The files of each split, training first, by the folder that holds it; "" where there are no splits."""
     tops = sorted({name.partition("/")[0] for name in names})
     roots = {top.lower(): top for top in tops}
-    if sorted(roots) == ["test", "train"] and len(tops) == 2:
+    if set(roots) in ({"train", "test"}, {"train"}) and len(tops) == len(roots):
         return {
             roots[split]: [name for name in names if name.startswith(f"{roots[split]}/")]
             for split in ("train", "test")
+            if split in roots
         }
-    if "train" in roots and len(_SPLIT_NAMES & set(roots)) > 1:
-        beside = [top for top in tops if top not in (roots["train"], roots.get("test"))]
+    splits = _SPLIT_NAMES & set(roots)
+    if len(splits) > 1 or (splits and len(tops) == 1):
         raise DataError(
-            f"{quote(folder)} holds splits and {len(beside)} other folders or files, such as {beside[0]!r}: "
-            f"keep only train/ and test/ in it, or give one of its sub-folders instead"
+            f"{quote(folder)} holds {', '.join(tops[:5])}: for splits, keep only train/ and test/ in it; or "
+            f"give one of its sub-folders instead"
         )
     return {"": names}
 

@@ -25,6 +25,7 @@ _READ_AS |= dict.fromkeys(("P", "PA", "RGBA", "RGBa"), "RGBA")
 _GREY_MODES = {"1", "L", "LA", "La", "I", "F"}  # and all I;16
 _ORIENTATION = 0x0112  # EXIF and TIFF tag
 _BITS_PER_SAMPLE = 258  # TIFF tag
+_SAMPLE_FORMAT = 339  # TIFF tag; 2 says signed
 _PHOTOMETRIC = 262  # TIFF tag; 0 says that white is zero
 _PLANES = 284  # TIFF tag; 2 says that each channel is stored apart
 
@@ -43,10 +44,10 @@ def read_images(
 ) -> Tensor | FileSamples:
     """Read image files.
 
-    Integers are divided by the largest their format can hold (8-bit by 255, 16-bit by 65535, also in
-    colour), so they are in [0, 1]; floating-point images are taken as they are. Palette images become
-    colour, or grey if the palette is; other colour spaces become RGB. EXIF orientation is applied, unless
-    the EXIF data is damaged. An alpha channel is dropped, but must be fully opaque.
+    Integers are divided by the largest their format can hold (8-bit by 255, 12-bit by 4095, 16-bit by
+    65535, also in colour), so they are in [0, 1]; floating-point images are taken as they are. Palette images
+    become colour, or grey if the palette is; other colour spaces become RGB. EXIF orientation is applied,
+    unless the EXIF data is damaged. An alpha channel is dropped, but must be fully opaque.
 
     Args:
         files: One a sample.
@@ -114,7 +115,8 @@ def _read_header(file: Path) -> _Header:
         pages = getattr(image, "n_frames", 1)
         if pages > 1 and image.format != "MPO":  # in a camera's MPO, what follows are previews
             raise DataError(f"{quote(file)} holds {pages} images: split it into files of one image each")
-        if image.mode == "I" and image.format == "TIFF":
+        signed = image.format == "TIFF" and image.tag_v2.get(_SAMPLE_FORMAT, (1,))[0] == 2
+        if signed or (image.mode == "I" and image.format == "TIFF"):
             raise DataError(
                 f"{quote(file)} holds signed or 32-bit integers, which have no agreed full scale: "
                 f"save it with 16 bits or as floating point"
@@ -156,7 +158,7 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
     if not grey and _bits(image) > 8:
         pixels, full = _read_deep_colour(file, image), 65535
     elif mode.startswith("I"):
-        pixels, full = np.array(image), 65535
+        pixels, full = np.array(image), 2 ** _bits(image) - 1 if image.format == "TIFF" else 65535
         if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # Pillow inverts 8-bit ones only
             pixels = full - pixels
     else:
@@ -245,7 +247,7 @@ def _open(file: Path) -> Iterator[Any]:
             if limit is not None and image.width * image.height > limit:
                 raise pillow.DecompressionBombError(f"{image.width * image.height} pixels")
             yield image
-    except DataError:
+    except (DataError, FileNotFoundError, PermissionError):
         raise
     except pillow.DecompressionBombError as error:
         raise DataError(

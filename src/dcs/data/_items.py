@@ -12,6 +12,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 from dcs._progress import progress
 from dcs.data._arrays import from_array
 from dcs.data._dataset import DataError, Dataset, Samples, Split
+from dcs.data._tables import number_labels
 
 
 class ItemSamples(Samples):
@@ -30,6 +31,8 @@ class ItemSamples(Samples):
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read some items."""
         samples = [self._sample(int(index)) for index in indices]
+        if not samples:
+            return torch.empty((0, *self.shape[1:]))
         for index, sample in zip(indices, samples, strict=True):
             if sample.shape != self.shape[1:]:
                 raise DataError(
@@ -43,8 +46,14 @@ class ItemSamples(Samples):
         return 0
 
     def _sample(self, index: int) -> Tensor:
-        item = self.items[index]
-        if isinstance(item, tuple | list):
+        try:
+            item = self.items[index]
+        except Exception as error:  # a data set of others can fail in any way
+            raise DataError(
+                f"{self.where} failed at {index}: {type(error).__name__}: {error}; mend it, or leave that "
+                f"item out"
+            ) from error
+        if isinstance(item, tuple | list) and item:
             item = item[0]
         if not isinstance(item, Tensor | np.ndarray):
             raise DataError(
@@ -62,11 +71,12 @@ def from_torch(items: TorchDataset[Any], resident: bool | None) -> Dataset:
         raise DataError(
             f"{where} can only be iterated over: use a map-style data set, with __getitem__ and __len__"
         )
-    if isinstance(items, TensorDataset) and resident is not False:
+    if isinstance(items, TensorDataset) and items.tensors:
         x = from_array(items.tensors[0], where, resident)
-        y = items.tensors[1] if len(items.tensors) > 1 else None
-        labels = y.long() if y is not None and y.ndim == 1 and not y.is_floating_point() else None
-        return Dataset(where, Split(x, labels))
+        if len(items.tensors) == 1 or items.tensors[1].is_floating_point() or items.tensors[1].ndim != 1:
+            return Dataset(where, Split(x))
+        numbers, classes = number_labels(items.tensors[1].tolist(), where)
+        return Dataset(where, Split(x, torch.from_numpy(numbers)), None, classes)
     samples = ItemSamples(items, where)
     if not resident:
         return Dataset(where, Split(samples))

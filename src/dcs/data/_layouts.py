@@ -14,7 +14,7 @@ from dcs.data._cifar import read_cifar, read_cifar_classes
 from dcs.data._dataset import DataError, Split, to_labels
 from dcs.data._digits import read_usps_hdf5
 from dcs.data._idx import read_idx_images, read_idx_labels
-from dcs.data._images import read_images
+from dcs.data._images import IMAGE_SUFFIXES, read_images
 from dcs.data._recordings import read_recordings
 
 Files = Mapping[str, Path]
@@ -47,11 +47,18 @@ class Layout:
         """The files in a folder, if all of them are there."""
         found = {}
         for role, names in self.files.items():
-            path = next((folder / name for name in names if (folder / name).exists()), None)
+            path = next((folder / name for name in names if _is_there(folder / name)), None)
             if path is None:
                 return None
             found[role] = path
         return found
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a folder that may not be looked into
+        return False
 
 
 TEN_DIGITS = tuple(str(digit) for digit in range(10))
@@ -119,7 +126,7 @@ def read_image_classes_layout(files: Files, options: Options) -> Loaded:
     """CIFAR-10 as train/CLASS/*.jpg and test/CLASS/*.jpg."""
     splits = []
     for split in ("train", "test"):
-        paths = sorted(path for path in files[split].glob("*/*") if path.suffix.lower() in (".jpg", ".png"))
+        paths = sorted(path for path in files[split].glob("*/*") if path.suffix.lower() in IMAGE_SUFFIXES)
         numbers = {name: index for index, name in enumerate(CIFAR10)}
         unknown = sorted({path.parent.name for path in paths} - set(numbers))
         if unknown or not paths:
@@ -135,13 +142,13 @@ def read_image_classes_layout(files: Files, options: Options) -> Loaded:
 
 def read_tiny_imagenet_layout(files: Files, options: Options) -> Loaded:
     """The official layout; the validation images are the test split, as in the paper."""
-    ids = sorted(files["ids"].read_text(encoding="utf-8").split())
+    ids = sorted(_text(files["ids"]).split())
     numbers = {wordnet: index for index, wordnet in enumerate(ids)}
-    words = files["words"].read_text(encoding="utf-8").splitlines()
+    words = _text(files["words"]).splitlines()
     titles = dict(line.split("\t", 1) for line in words if "\t" in line)
     folder = files["train"].parent
     train = sorted(path for wordnet in ids for path in (files["train"] / wordnet).glob("images/*.JPEG"))
-    annotations = [line.split("\t") for line in files["annotations"].read_text(encoding="utf-8").splitlines()]
+    annotations = [line.split("\t") for line in _text(files["annotations"]).splitlines()]
     test = [files["validation"] / line[0] for line in annotations]
     splits = []
     for paths, wordnets in (
@@ -161,6 +168,13 @@ def read_tiny_imagenet_layout(files: Files, options: Options) -> Loaded:
     return Loaded(splits[0], splits[1], tuple(titles.get(wordnet, wordnet) for wordnet in ids))
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is damaged ({error}): delete it and load it again") from error
+
+
 def read_esc50_layout(files: Files, options: Options) -> Loaded:
     """Recordings of 5 s; one of the five official folds is the test split."""
     try:
@@ -176,7 +190,8 @@ def read_esc50_layout(files: Files, options: Options) -> Loaded:
         raise DataError(f"{files['table']} is damaged ({error}): delete it and load it again") from error
     test = folds == options.fold
     if not test.any() or test.all():
-        raise DataError(f"fold must be one of the folds of {files['table']}, got {options.fold}")
+        known = ", ".join(str(fold) for fold in folds.unique().tolist())
+        raise DataError(f"fold must be one of the folds of {files['table']} ({known}), got {options.fold}")
     splits = []
     for chosen in (~test, test):
         places = chosen.nonzero().squeeze(1).tolist()

@@ -1,6 +1,8 @@
 """`load`: a known data set, or one's own data, by one call."""
 
+import difflib
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +12,17 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from dcs._checks import check_integer
-from dcs.data._arrays import from_array, open_npy, open_npz
+from dcs._checks import check_bool, check_choice, check_integer, check_number
+from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE
-from dcs.data._dataset import DataError, Dataset, Split, to_labels
+from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
 from dcs.data._folders import read_folder
 from dcs.data._items import from_torch
 from dcs.data._layouts import Options
 from dcs.data._locate import obtain
-from dcs.data._tables import number_labels, read_csv, read_parquet
+from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.noise import IsotropicNoise, add
+from dcs.noise.corruption import KINDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Size = int | tuple[int, int]
@@ -57,8 +60,8 @@ def load(
         mixed: What to do with files of different sizes: `error`, `resize` (images) or `crop` (to the centre).
         size: The size to which: (height, width), or one number for both, or for the length of recordings; by
             default the smallest found.
-        label: The column of a table, or the array in an .npz, that holds the labels; False if none does
-            although one is named like it.
+        label: The column of a table or DataFrame, or the array in an .npz, that holds the labels; False if
+            none does although one is named like it.
         fold: The fold of ESC-50 to test on.
 
     Returns:
@@ -77,9 +80,19 @@ def load(
     """
     check_integer("seed", seed, at_least=0)
     check_integer("fold", fold, at_least=1)
+    check_bool("download", download)
+    check_bool("resident", resident, optional=True)
+    if noise is not None:
+        _check_noise(noise)
     own = not (isinstance(name, str) and name in CATALOGUE)
-    given = {"mixed": mixed != "error", "size": size is not None, "label": label is not None}
-    used = _options_of(name) if own else ()
+    given = {
+        "mixed": mixed != "error",
+        "size": size is not None,
+        "label": label is not None,
+        "root": root is not None,
+        "fold": fold != 5,
+    }
+    used = _options_of(name) if own else ("root", "fold") if name == "esc50" else ("root",)
     for option, is_given in given.items():
         if is_given and option not in used:
             raise ValueError(f"{option} means nothing for {_describe(name)}: leave it out")
@@ -97,6 +110,13 @@ def _known(
     found = obtain(entry, root, download)
     train, test, classes, rate = found.layout.read(found.files, Options(resident, fold))
     location = found.folder if found.files else None
+    if (len(train), len(test)) != (entry.train, entry.test):
+        warnings.warn(
+            f"{location} holds {len(train)} + {len(test)} samples, but {entry.title} has {entry.train} + "
+            f"{entry.test}: it is not complete, or not what it is called",
+            DataWarning,
+            stacklevel=3,
+        )
     return Dataset(name, train, test, classes, entry.citation, entry.licence, location, rate)
 
 
@@ -105,22 +125,31 @@ def _own(
 ) -> Dataset:
     if isinstance(source, TorchDataset):
         return from_torch(source, resident)
+    if isinstance(source, Samples):
+        return Dataset(type(source).__name__, Split(source))
+    if hasattr(source, "columns") and hasattr(source, "iloc"):
+        return _from_table("DataFrame", from_frame(source, label), resident)
+    if source is None or isinstance(source, bytes | dict | Dataset):
+        raise TypeError(
+            f"name must be a known data set, a path, an array or a torch Dataset, got {type(source).__name__}"
+        )
     if not isinstance(source, str | os.PathLike):
         return Dataset("array", Split(from_array(source, "x", resident)))
-    path = Path(source).expanduser()
+    path = _own_path(source)
     if path.is_dir():
         return read_folder(path, mixed=mixed, size=size, resident=resident)
     if not path.exists():
-        known = ", ".join(CATALOGUE)
-        raise FileNotFoundError(f"{source} is neither a known data set ({known}) nor a file or folder")
+        near = difflib.get_close_matches(str(source).lower(), CATALOGUE, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOGUE)}"
+        raise FileNotFoundError(f"{str(source)!r} is neither a known data set nor a file or folder: {hint}")
     readers: Mapping[str, Callable[[], Dataset]] = {
         ".npy": lambda: Dataset(
             str(path), Split(from_array(open_npy(path), str(path), resident, path)), location=path
         ),
         ".npz": lambda: _from_npz(path, resident, label),
-        ".csv": lambda: _from_table(path, resident, label),
-        ".tsv": lambda: _from_table(path, resident, label),
-        ".parquet": lambda: _from_table(path, resident, label),
+        ".csv": lambda: _from_table(str(path), read_csv(path, label), resident, path),
+        ".tsv": lambda: _from_table(str(path), read_csv(path, label), resident, path),
+        ".parquet": lambda: _from_table(str(path), read_parquet(path, label), resident, path),
     }
     if path.suffix.lower() not in readers:
         raise DataError(
@@ -130,37 +159,44 @@ def _own(
     return readers[path.suffix.lower()]()
 
 
-def _from_table(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
-    table = (read_parquet if path.suffix.lower() == ".parquet" else read_csv)(path, label)
-    y, classes = (None, ()) if table.labels is None else number_labels(table.labels, path)
-    labels = None if y is None else to_labels(y, len(classes), str(path))
+def _from_table(where: str, table: Table, resident: bool | None, location: Path | None = None) -> Dataset:
+    y, classes = (None, ()) if table.labels is None else number_labels(table.labels, where)
+    labels = None if y is None else to_labels(y, len(classes), where)
     return Dataset(
-        str(path), Split(from_array(table.x, str(path), resident), labels), None, classes, location=path
+        where, Split(from_array(table.x, where, resident), labels), None, classes, location=location
     )
 
 
 def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
     """x (or the only array) with y; or x_train, y_train, x_test, y_test."""
     arrays = open_npz(path)
+    names = ", ".join(arrays) or "(none)"
+    if label is not None and label is not False and (not isinstance(label, str) or label not in arrays):
+        raise DataError(f"label must be an array of {path}, got {label!r}: it has {names}")
     splits: dict[str, tuple[Array, Array | None]] = {}
-    if "x_train" in arrays:
+    if "x_train" in arrays and not isinstance(label, str):
         for split in ("train", "test"):
             if f"x_{split}" in arrays:
-                splits[split] = arrays[f"x_{split}"], arrays.get(f"y_{split}")
+                splits[split] = arrays.pop(f"x_{split}"), arrays.pop(f"y_{split}", None)
+        if arrays:
+            warnings.warn(f"{path}: {', '.join(arrays)} is not used", DataWarning, stacklevel=4)
+        if len({(x.shape[1:], scale_of(x)) for x, _ in splits.values()}) > 1:
+            kinds = " and ".join(f"{x.dtype} {x.shape}" for x, _ in splits.values())
+            raise DataError(f"{path} has {kinds} in x_train and x_test: they must be of one kind and shape")
     else:
         key = label if isinstance(label, str) else "y"
-        if isinstance(label, str) and label not in arrays:
-            raise DataError(f"label must be an array of {path}, got {label!r}: it has {', '.join(arrays)}")
         others = [name for name in arrays if name != key]
         data = "x" if "x" in arrays else others[0] if len(others) == 1 else None
         if data is None:
             raise DataError(
-                f"{path} has the arrays {', '.join(arrays) or '(none)'}: call the data x and its labels y, "
-                f"or load it yourself and pass the array"
+                f"{path} has the arrays {names}: call the data x and its labels y, or load it yourself and "
+                f"pass the array"
             )
-        splits["train"] = arrays[data], None if label is False else arrays.get(key)
+        splits["train"] = arrays[data], arrays.get(key)
+    if label is False:
+        splits = {split: (x, None) for split, (x, _) in splits.items()}
     values = [label for _, y in splits.values() if y is not None for label in y.ravel().tolist()]
-    numbers, classes = number_labels(values, path)
+    numbers, classes = number_labels(values, str(path))
     made, start = {}, 0
     for split, (x, y) in splits.items():
         labels = None
@@ -175,9 +211,17 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
     return Dataset(str(path), made["train"], made.get("test"), classes, location=path)
 
 
-def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
+def _check_noise(noise: Noise) -> None:
+    """Before anything is read or downloaded."""
     if not isinstance(noise, tuple | list) or len(noise) != 2:
         raise TypeError(f'noise must be a kind and its strength, such as ("gaussian", 0.5), got {noise!r}')
+    kind, sigma = noise
+    if not isinstance(kind, IsotropicNoise):
+        check_choice("the kind of noise", kind, KINDS)
+    check_number("the strength of noise", sigma, at_least=0)
+
+
+def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
     kind, sigma = noise
 
     def noisy(split: Split, number: int) -> Split:
@@ -186,7 +230,7 @@ def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
                 f"noise is added in memory, but {data.name} is read from disk batch by batch: pass "
                 f"resident=True if it fits, or add the noise to the files"
             )
-        own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        own_seed = int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
         return replace(split, x=add(split.x, kind, sigma, own_seed), clean=split.x)
 
     test = None if data.test is None else noisy(data.test, 1)
@@ -196,11 +240,21 @@ def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
 def _options_of(source: object) -> tuple[str, ...]:
     """The options that mean something for data of one's own."""
     if not isinstance(source, str | os.PathLike):
-        return ()
-    path = Path(source).expanduser()
+        return ("label",) if hasattr(source, "columns") and hasattr(source, "iloc") else ()
+    path = _own_path(source)
     if path.is_dir():
         return ("mixed", "size")
     return ("label",) if path.suffix.lower() in (".npz", ".csv", ".tsv", ".parquet") else ()
+
+
+def _own_path(source: str | os.PathLike[str]) -> Path:
+    """Absolute, so that it is found again from wherever it is read later."""
+    if not str(source):
+        raise ValueError("name is empty: name a known data set, a file or a folder")
+    try:
+        return Path(source).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(f"name {str(source)!r} cannot be used: {error}") from error
 
 
 def _describe(source: object) -> str:

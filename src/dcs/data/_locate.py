@@ -28,13 +28,26 @@ def search_folders(root: str | os.PathLike[str] | None) -> list[Path]:
     The first is also where downloads go: the root, else what DCS_DATA names, else the user's cache.
     """
     if root is not None:
-        return [Path(root).expanduser()]
+        return [own_folder("root", root)]
     import pooch  # takes a tenth of a second
 
     cache = Path(pooch.os_cache("dcs-learn"))
     named = os.environ.get("DCS_DATA")
-    first = [Path(named).expanduser()] if named else []
+    first = [own_folder("DCS_DATA", named)] if named else []
     return [*first, cache, Path("data"), Path("/usr/share/datasets")]
+
+
+def own_folder(name: str, given: str | os.PathLike[str]) -> Path:
+    """The folder that a user named; it need not be there yet."""
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, got {type(given).__name__}")
+    try:
+        path = Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(f"{name} {given!r} cannot be used: {error}") from error
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{name} is {path}, which is a file: name the folder that holds data sets")
+    return path
 
 
 def find(entry: Entry, root: str | os.PathLike[str] | None = None) -> Found | None:
@@ -64,13 +77,14 @@ def obtain(entry: Entry, root: str | os.PathLike[str] | None, download: bool) ->
         looked = ", ".join(str(base / folder) for base in bases for folder in entry.folders)
         raise DataError(
             f"{entry.name} is not on disk (looked in {looked}): put {names} into {target}, or allow "
-            f"download=True"
+            f"download=True{_hint(entry, bases)}"
         )
     try:
         files = [fetch(remote, target) for remote in entry.remotes]
     except DownloadError as error:
+        causes = str(error).rpartition("\n")[0] or str(error)
         raise DownloadError(
-            f"{entry.name} could not be downloaded: {error}\nWithout a network, put {names} into {target}"
+            f"{entry.name}: {causes}\ndownload {names} by hand, and put it into {target}{_hint(entry, bases)}"
         ) from error
     if entry.unpacked_size:
         return _unpack(entry, files[0], target, root)
@@ -84,12 +98,16 @@ def _archive_on_disk(entry: Entry, bases: Iterable[Path]) -> Path | None:
 
 
 def _unpack(entry: Entry, archive: Path, folder: Path, root: str | os.PathLike[str] | None) -> Found:
-    """Unpack into root/NAME/unpacked, wherever below the root the archive lies."""
+    """Unpack into root/NAME/unpacked, of the root where the archive lies or, if need be, of the first."""
     if folder.name != entry.name:
         folder = folder / entry.name
+    if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
+        folder = search_folders(root)[0] / entry.name
     unpacked = unpack(archive, folder / "unpacked", limit=entry.unpacked_size)
-    found = _expect(entry, root)
-    if entry.unpacked_md5 and unpacked in found.folder.parents and _md5(found) != entry.unpacked_md5:
+    found = find(entry, root)
+    if found is None or (
+        entry.unpacked_md5 and unpacked in found.folder.parents and _md5(found) != entry.unpacked_md5
+    ):
         shutil.rmtree(unpacked)
         raise DataError(f"{archive} does not hold the files of {entry.title}: delete it and load it again")
     return found
@@ -103,6 +121,14 @@ def _expect(entry: Entry, root: str | os.PathLike[str] | None) -> Found:
             f"{search_folders(root)[0] / entry.name} and load it again"
         )
     return found
+
+
+def _hint(entry: Entry, bases: Iterable[Path]) -> str:
+    """For those who named the folder of the files in place of the one that holds it."""
+    for base in bases:
+        if any(layout.find(base) for layout in entry.layouts):
+            return f" ({base} itself looks like it: move its files into {base / entry.name})"
+    return ""
 
 
 def _md5(found: Found) -> str:

@@ -116,4 +116,5 @@ def _open(file: Path) -> Iterator[Any]:
         with soundfile.SoundFile(path) as recording:
             yield recording
     except (soundfile.SoundFileError, OSError) as error:
+        file.open("rb").close()  # a missing or forbidden file raises its own error
         raise unreadable(file, "a recording", getattr(error, "error_string", str(error))) from error

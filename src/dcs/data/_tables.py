@@ -1,8 +1,11 @@
 """Tables as data: CSV and Parquet, one sample a row."""
 
 import csv
+import itertools
+import math
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +16,9 @@ from dcs.data._dataset import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Label = str | int | bool | None
+
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")
 _LABEL_NAMES = ("label", "labels", "class", "target", "y")
 
 
@@ -23,8 +29,10 @@ class Table(NamedTuple):
     labels: list[Any] | None
 
 
-def read_csv(path: Path, label: str | int | bool | None = None) -> Table:
-    """Read a CSV file, separated by commas, semicolons or tabs; a first line with text names the columns.
+def read_csv(path: Path, label: Label = None) -> Table:
+    """Read a CSV file, separated by commas, semicolons or tabs.
+
+    Its first line names the columns if some column has text there and a number in the line below.
 
     Args:
         path: The file.
@@ -33,51 +41,69 @@ def read_csv(path: Path, label: str | int | bool | None = None) -> Table:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            separator = max(",;\t", key=first.count)
-            fields = next(csv.reader([first], delimiter=separator), [])
-    except (UnicodeDecodeError, csv.Error) as error:
+            lines = (line for line in file if line.strip())
+            start = list(itertools.islice(lines, 2))
+            if not start:
+                raise DataError(f"{path} is empty: there is nothing to learn from")
+            separator = max(",;\t", key=start[0].count)
+            rows = csv.reader(itertools.chain(start, lines), delimiter=separator)
+            first, second = next(rows), next(rows, [])
+            header = _is_header(path, first, second)
+            names = [field.strip() for field in first] if header else [str(i) for i in range(len(first))]
+            column = _label_column(str(path), names, label, header)
+            labels = []
+            for number, row in enumerate([second] if header else [first, second], start=1 + header):
+                if row:
+                    labels.append(_label_of(path, row, number, names, column))
+            labels += [
+                _label_of(path, row, number, names, column) for number, row in enumerate(rows, start=3)
+            ]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not in UTF-8 ({error}): save it as UTF-8") from error
+    except csv.Error as error:
         raise _unreadable(path, "CSV", error) from error
-    header = not all(_is_number(field) for field in fields)
-    names = [field.strip() for field in fields] if header else [str(i) for i in range(len(fields))]
-    column = _label_column(path, names, label, header)
     used = [index for index in range(len(names)) if index != column]
-    if not used:
+    if not used or not labels:
         raise DataError(
-            f"{path} has no columns beside the labels: a table needs at least one column of numbers"
+            f"{path} has {len(labels)} rows and {len(used)} columns of numbers: at least one is needed"
         )
-
-    def load(columns: Sequence[int], dtype: Any) -> Array:
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of empty lines, which do not count
-            return np.loadtxt(
+            x = np.loadtxt(
                 path,
-                dtype,
+                np.float32,
                 comments=None,
                 delimiter=separator,
                 skiprows=int(header),
-                usecols=columns,
+                usecols=used,
                 ndmin=2,
                 encoding="utf-8-sig",
                 quotechar='"',
             )
-
-    try:
-        if not _has_rows(path, header):
-            raise DataError(f"{path} has no rows: there is nothing to learn from")
-        x = load(used, np.float32)
-        labels = None if column is None else [value.strip() for value in load([column], str)[:, 0].tolist()]
-    except DataError:
-        raise
     except (ValueError, OverflowError, MemoryError) as error:
         raise DataError(
-            f"{path} is not a table of numbers: {error}; fill or remove missing values, and name a column of "
-            f"labels with label=..."
+            f"{path} is not a table of numbers: {error} (rows counted from 0 below the header); fill or "
+            f"remove missing values, and name a column of labels with label=..."
         ) from error
-    return Table(x, labels)
+    if len(x) != len(labels):
+        raise DataError(f"{path} has lines that cannot be told apart: write it anew, one sample a line")
+    return Table(x, None if column is None else labels)
 
 
-def read_parquet(path: Path, label: str | int | bool | None = None) -> Table:
+def from_frame(frame: Any, label: Label) -> Table:
+    """A pandas DataFrame, or what looks like one, as a table."""
+    names = [str(name) for name in frame.columns]
+    column = _label_column("the DataFrame", names, label, header=True)
+    used = [index for index in range(len(names)) if index != column]
+    try:
+        x = np.asarray(frame.iloc[:, used], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the DataFrame has columns that are not numbers: {error}; remove them") from error
+    return Table(x, None if column is None else frame.iloc[:, column].tolist())
+
+
+def read_parquet(path: Path, label: Label = None) -> Table:
     """Read a Parquet file whose columns are numbers, but for the labels."""
     parquet = require("pyarrow.parquet", "tables", "reading Parquet")
     arrow = require("pyarrow", "tables", "reading Parquet")
@@ -87,8 +113,10 @@ def read_parquet(path: Path, label: str | int | bool | None = None) -> Table:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
         raise _unreadable(path, "Parquet", error) from error
+    of_pandas = [name for name in table.column_names if name.startswith("__index_level_")]
+    table = table.drop_columns(of_pandas)
     names = list(table.column_names)
-    column = _label_column(path, names, label, header=True)
+    column = _label_column(str(path), names, label, header=True)
     x = np.empty((table.num_rows, len(names) - (column is not None)), np.float32)
     labels, place = None, 0
     for index, name in enumerate(names):
@@ -114,43 +142,77 @@ def read_parquet(path: Path, label: str | int | bool | None = None) -> Table:
     return Table(x, labels)
 
 
-def number_labels(values: list[Any], path: Path) -> tuple[Array, tuple[str, ...]]:
+def number_labels(values: Sequence[Any], where: str) -> tuple[Array, tuple[str, ...]]:
     """Labels from 0, and the name of each: the distinct values, in order (of numbers, if all are)."""
-    try:
-        distinct = sorted(set(values), key=float)
-    except (TypeError, ValueError):
-        distinct = sorted(set(values), key=str)
-    if len(distinct) > max(100, len(values) // 2):
+    values = [value.decode("latin1") if isinstance(value, bytes) else value for value in values]
+    missing = sum(_is_missing(value) for value in values)
+    if missing:
         raise DataError(
-            f"{path}: the label column has {len(distinct)} different values in {len(values)} rows, which is "
-            f"not a set of classes: name another column, or none"
+            f"{where} has {missing} missing labels of {len(values)}: fill them in, or leave them out"
+        )
+    try:
+        distinct = sorted(set(values), key=lambda value: (float(value), str(value)))
+        continuous = any(float(value) % 1 for value in distinct)
+    except TypeError as error:
+        raise DataError(f"{where} has labels that are neither text nor numbers: {error}") from error
+    except (ValueError, OverflowError):
+        distinct, continuous = sorted(set(values), key=str), False
+    if len(distinct) > max(10, len(values) // 2) or (continuous and len(distinct) > 10):
+        raise DataError(
+            f"{where} has {len(distinct)} different labels in {len(values)} rows, which is not a set of "
+            f"classes: name another column, or none"
         )
     number = {value: index for index, value in enumerate(distinct)}
-    return np.array([number[value] for value in values]), tuple(str(value) for value in distinct)
+    return np.array([number[value] for value in values], np.int64), tuple(str(value) for value in distinct)
 
 
-def _label_column(path: Path, names: list[str], label: str | int | bool | None, header: bool) -> int | None:
+def _is_missing(value: object) -> bool:
+    text = isinstance(value, str) and value.strip().lower() in _MISSING
+    return value is None or text or (isinstance(value, float) and math.isnan(value))
+
+
+def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
+    below = [*second, *[""] * (len(first) - len(second))]
+    if any(_is_text(name) and _is_number(value) for name, value in zip(first, below, strict=False)):
+        return True
+    if len(first) > 2 and first == [str(number) for number in range(len(first))]:
+        raise DataError(
+            f"{path} begins with 0, 1, 2, ...: is that a sample, or a header? Give the columns names, or "
+            f"write it without a header"
+        )
+    return all(_is_text(name) for name in first)
+
+
+def _is_text(field: str) -> bool:
+    return not _is_number(field) and field.strip().lower() not in _MISSING
+
+
+def _label_of(path: Path, row: list[str], number: int, names: list[str], column: int | None) -> str:
+    """The label in a row, which must have as many fields as the others."""
+    if len(row) != len(names):
+        raise DataError(
+            f"{path} has {len(row)} fields in row {number}, not {len(names)}: quote or remove the surplus"
+        )
+    return "" if column is None else row[column].strip()
+
+
+def _label_column(where: str, names: list[str], label: Label, header: bool) -> int | None:
     if label is False:
         return None
     if label is None:
         found = [name for name in names if name.lower() in _LABEL_NAMES] if header else []
         if found:
             raise DataError(
-                f"{path} has a column {found[0]!r} that looks like labels: pass label={found[0]!r} to set it "
-                f"aside, or label=False to learn from it too"
+                f"{where} has a column {found[0]!r} that looks like labels: pass label={found[0]!r} to set "
+                f"it aside, or label=False to learn from it too"
             )
         return None
-    if isinstance(label, int) and not isinstance(label, bool) and -len(names) <= label < len(names):
-        return label % len(names)
+    if isinstance(label, Integral) and not isinstance(label, bool) and -len(names) <= label < len(names):
+        return int(label) % len(names)
     if isinstance(label, str) and names.count(label) == 1:
         return names.index(label)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    raise DataError(f"label must be one column of {path}, got {label!r}: its columns are {shown}")
-
-
-def _has_rows(path: Path, header: bool) -> bool:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        return sum(1 for _, line in zip(range(1000), file, strict=False) if line.strip()) > int(header)
+    raise DataError(f"label must be one column of {where}, got {label!r}: its columns are {shown}")
 
 
 def _is_number(field: str) -> bool:
