@@ -18,16 +18,19 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from skorch import NeuralNetRegressor
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from dcs import DenoisingEncoder, models
 from dcs import functional as F
 from dcs.data import Batches
 from dcs.data._idx import read_idx_images
 from dcs.masking import BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
+from dcs.training import make_objective, read_config, train
 
 WIDTHS = (784, 500, 500, 2000, 10, 2000, 500, 500, 784)
 
@@ -214,6 +217,81 @@ def reading(folder: Path) -> Iterable[Ratio]:
     yield faster("an epoch of batches of 256 / a DataLoader that transforms each sample", times, 20)
 
 
+def trainings() -> Iterable[Ratio]:
+    """An epoch of the loop against bare steps of the same network on batches that are there already."""
+    x = torch.rand(256 * 20, 28, 28)
+    for name in ("mse", "cosine", "n2v", "dae", "dcs"):
+        config = read_config({"objective": name, "max_epochs": 1, "validation": 0.0, "device": "cpu"})
+        network = models.build("mlp", (28, 28))
+        times = side_by_side(
+            lambda n, network=network, config=config: timed(
+                lambda: train(network, make_objective(config, (28, 28)), x, config), n
+            ),
+            lambda n: timed(bare_epoch(models.build("mlp", (28, 28)), x), n),
+            1,
+            8,
+        )
+        yield at_most(f"an epoch with {name} / bare steps, 20 x 256", times, 1.08)
+
+
+def bare_epoch(network: nn.Module, x: Tensor) -> Callable[[], None]:
+    """Forward, backward and Adam, and nothing else."""
+    optimizer = torch.optim.Adam(network.parameters())
+    batches = list(x.split(256))
+
+    def epoch() -> None:
+        for batch in batches:
+            optimizer.zero_grad()
+            functional.mse_loss(network(batch), batch).backward()
+            optimizer.step()
+
+    return epoch
+
+
+def transforms() -> Iterable[Ratio]:
+    """`transform` against the encoder's bare forward pass."""
+    x = np.random.default_rng(0).random((10240, 28, 28), dtype=np.float32)
+    encoder = DenoisingEncoder(max_epochs=0, random_state=0).fit(x)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            for batch in torch.from_numpy(x).split(1024):
+                encoder.network_.encode(batch).numpy()
+
+    times = side_by_side(lambda n: timed(lambda: encoder.transform(x), n), lambda n: timed(forward, n), 1, 10)
+    yield at_most("transform / a bare forward pass, 10,240 images", times, 1.1)
+
+
+def against_skorch() -> Iterable[Ratio]:
+    """An epoch of the loop against skorch: same network, data and batch size, mean squared error."""
+    for hidden, n, target in (((500, 500, 2000), 256 * 20, 1.0), ((32,), 256 * 40, 2.0)):
+        size = 784 if len(hidden) > 1 else 64
+        x = np.random.default_rng(0).random((n, size), dtype=np.float32)
+        config = read_config({"objective": "mse", "max_epochs": 3, "validation": 0.0, "device": "cpu"})
+        objective = make_objective(config, (size,))
+        net = NeuralNetRegressor(
+            models.build("mlp", (size,), hidden=hidden),
+            optimizer=torch.optim.Adam,
+            lr=1e-3,
+            batch_size=256,
+            max_epochs=3,
+            train_split=None,
+            iterator_train__shuffle=True,
+            verbose=0,
+        )
+        network = models.build("mlp", (size,), hidden=hidden)
+        times = side_by_side(
+            lambda n, network=network, objective=objective, config=config, x=x: timed(
+                lambda: train(network, objective, torch.from_numpy(x), config), n
+            ),
+            lambda n, net=net, x=x: timed(lambda: net.fit(x, x), n),
+            1,
+            5,
+        )
+        widths = "-".join(map(str, (size, *hidden, 10)))
+        yield faster(f"three epochs, {widths} and back / skorch", times, target)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -224,6 +302,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column == "what" else "right")
     with tempfile.TemporaryDirectory() as folder:
         groups = (steps(), weights(), maskers(peer), imports(), reading(Path(folder)))
+        groups += (trainings(), transforms(), against_skorch())
         for group in groups:
             for row in group:
                 table.add_row(

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from dcs import demo, objectives
 from dcs import functional as F
 from dcs.data import CATALOGUE
+from dcs.training import TrainingConfig
 from official_files import some_images, write_idx
 
 ROOT = Path(__file__).parent.parent
@@ -84,6 +85,25 @@ def test_the_data_page_has_a_line_for_each_data_set():
             entry.note,
         )
         assert f"| `{entry.name}` | " + " | ".join(cells) + " |" in page
+
+
+def test_the_training_page_lists_all_settings():
+    page = (ROOT / "docs" / "training.md").read_text()
+    rows = [
+        f"| `{name}` | `{field.default!r}` | {field.description} |"
+        for name, field in TrainingConfig.model_fields.items()
+    ]
+    assert "\n".join(rows) in page
+
+
+def test_the_python_of_the_training_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL):
+        exec(block, names)  # noqa: S102
+    assert names["features"].shape == (1797, 10)
+    assert names["cleaner"].shape == (1797, 8, 8)
+    assert len(names["history"]) == 5
 
 
 def test_the_first_lines_of_the_data_page_run(tmp_path, monkeypatch):

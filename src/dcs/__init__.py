@@ -6,23 +6,37 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.masking` and `dcs.noise`: x -> (x_tilde, b); noise models and noise-level estimators;
 - `dcs.objectives`: losses bound to maskers, called with a model and a batch;
 - `dcs.data` and `dcs.models`: data sets and people's own data; networks;
-- `dcs.training`: the loop, checkpoints, run directories.
+- `dcs.training`: the loop, checkpoints, run directories;
+- `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one.
 """
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "data", "functional", "masking", "models", "noise", "objectives", "training"]
+__all__ = [
+    "DenoisingEncoder",
+    "__version__",
+    "data",
+    "functional",
+    "load",
+    "masking",
+    "models",
+    "noise",
+    "objectives",
+    "training",
+]
 
 if TYPE_CHECKING:
     from dcs import data, functional, masking, models, noise, objectives, training
+    from dcs.estimator import DenoisingEncoder, load
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'dcs' has no attribute {name!r}")
+    if name in ("DenoisingEncoder", "load"):
+        return getattr(importlib.import_module("dcs.estimator"), name)
     return importlib.import_module(f"dcs.{name}")
 
 

@@ -29,10 +29,10 @@ def build(
         >>> build("mlp", (8, 8), 10, hidden=(32,)).encode(torch.zeros(3, 8, 8)).shape
         torch.Size([3, 10])
     """
-    check_choice("model", name, REGISTRY)
+    check_choice("network", name, REGISTRY)
     check_integer("n_components", n_components, at_least=1)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
         network = REGISTRY[name](shape, n_components, **options)
         network.apply(_glorot)
     return network

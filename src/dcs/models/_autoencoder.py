@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from dcs._checks import check_integer
+
 
 class Autoencoder(nn.Module):
     """x -> features -> a prediction of x's shape; either part may be any module.
@@ -50,6 +52,8 @@ def mlp(
         n_components: Features.
         hidden: Widths of the encoder's hidden layers; the decoder's are the same in reverse.
     """
+    for width in hidden:
+        check_integer("hidden", width, at_least=1)
     size = math.prod(shape)
     encoder = nn.Sequential(nn.Flatten(), *_dense(size, *hidden, n_components))
     decoder = nn.Sequential(*_dense(n_components, *reversed(hidden), size), nn.Unflatten(1, tuple(shape)))

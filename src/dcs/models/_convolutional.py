@@ -5,33 +5,44 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dcs._checks import check_integer
 from dcs.models._autoencoder import Autoencoder
 
 _CONVOLUTION: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
 
 
-def conv(shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 3) -> Autoencoder:
+def conv(
+    shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
+) -> Autoencoder:
     """A convolutional autoencoder for images.
 
     Args:
         shape: (h, w) or (c, h, w).
         n_components: Features.
         width: Channels after the first convolution; each further one has twice as many.
-        depth: Convolutions, each of which halves height and width.
+        depth: Convolutions, each of which halves height and width; by default 3, or fewer for small images.
     """
-    return _convolutional(_with_channels(shape, 2), tuple(shape), n_components, width, depth)
+    inner = _with_channels(shape, 2)
+    return _convolutional(
+        inner, tuple(shape), n_components, width, _depth(inner[1:], 3) if depth is None else depth
+    )
 
 
-def conv1d(shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 4) -> Autoencoder:
+def conv1d(
+    shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
+) -> Autoencoder:
     """A convolutional autoencoder for signals.
 
     Args:
         shape: (t,) or (c, t).
         n_components: Features.
         width: Channels after the first convolution; each further one has twice as many.
-        depth: Convolutions, each of which halves the length.
+        depth: Convolutions, each of which halves the length; by default 4, or fewer for short signals.
     """
-    return _convolutional(_with_channels(shape, 1), tuple(shape), n_components, width, depth)
+    inner = _with_channels(shape, 1)
+    return _convolutional(
+        inner, tuple(shape), n_components, width, _depth(inner[1:], 4) if depth is None else depth
+    )
 
 
 class UNet(nn.Module):
@@ -44,15 +55,17 @@ class UNet(nn.Module):
         shape: (h, w) or (c, h, w).
         n_components: Features: channels of the innermost map.
         width: Channels of the outermost maps; each further scale has twice as many.
-        depth: How often height and width are halved.
+        depth: How often height and width are halved; by default twice, or once for small images.
     """
 
     def __init__(
-        self, shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int = 2
+        self, shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
     ) -> None:
         super().__init__()
+        check_integer("width", width, at_least=1)
         self.shape = tuple(shape)
         self.inner_shape = channels, *size = _with_channels(shape, 2)
+        depth = _depth(size, 2) if depth is None else depth
         _halved(size, depth)
         widths = [width * 2**level for level in range(depth)]
         down, up = [], []
@@ -100,6 +113,7 @@ def _convolutional(
     inner: tuple[int, ...], shape: tuple[int, ...], n_components: int, width: int, depth: int
 ) -> Autoencoder:
     """Convolutions of stride 2 down to a vector, and upsampling to the very same sizes back."""
+    check_integer("width", width, at_least=1)
     channels, *size = inner
     sizes = _halved(size, depth)
     convolution = _CONVOLUTION[len(size)]
@@ -130,8 +144,14 @@ def _with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     raise ValueError(f"shape must be of {what} for this network, got {tuple(shape)}: use another model")
 
 
+def _depth(size: Sequence[int], most: int) -> int:
+    """How often samples can be halved, at most, with at least two entries left along each axis."""
+    return max(1, min(most, (min(size) - 1).bit_length() - 1))
+
+
 def _halved(size: Sequence[int], depth: int) -> list[list[int]]:
     """The sizes after each halving, the first being the size itself."""
+    check_integer("depth", depth, at_least=1)
     sizes = [list(size)]
     for _ in range(depth):
         sizes.append([-(-length // 2) for length in sizes[-1]])

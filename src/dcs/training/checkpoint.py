@@ -13,7 +13,7 @@ import torch
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be used, and an older one was."""
+    """A checkpoint could not be used, or not be continued exactly."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -25,16 +25,18 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
-    """Write checkpoint `number`, then remove all but the newest `keep`.
+    """Write checkpoint `number`, then remove all but it and those just before it, `keep` in all.
 
     Args:
         folder: Where checkpoints are; made if need be.
-        number: Larger than that of any before.
+        number: That of its step. Larger ones are of a course that was given up, and are removed too.
         state: Tensors, numbers, strings, and lists and dictionaries of them.
         about: What people may read of it, in JSON beside it.
         keep: How many checkpoints to leave.
@@ -47,9 +49,11 @@ def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any]
     write_atomically(_state_file(folder, number), content)
     # It counts from the moment that its description is there.
     write_atomically(_about_file(folder, number), json.dumps({**about, "sha256": digest}, indent=1).encode())
-    for old in numbers(folder)[:-keep]:
-        _about_file(folder, old).unlink(missing_ok=True)
-        _state_file(folder, old).unlink(missing_ok=True)
+    kept = {f"{old:09d}" for old in [old for old in numbers(folder) if old <= number][-keep:]}
+    # The description goes first, so that what is left of a checkpoint never counts as one.
+    for path in sorted(folder.glob("[0-9]*.*")):
+        if path.stem not in kept:
+            path.unlink(missing_ok=True)
 
 
 def load_newest(folder: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
@@ -67,10 +71,10 @@ def load_newest(folder: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | No
         except Exception as error:  # noqa: BLE001  (damage can take any form)
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             warnings.warn(
-                f"checkpoint {_state_file(folder, number)} is damaged or not one of ours ({reason}): using "
-                f"the one before",
+                f"checkpoint {_state_file(folder, number)} is damaged or not one of ours ({reason}): it is "
+                f"left out",
                 CheckpointWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
             continue
         return number, state, about

@@ -29,9 +29,13 @@ class TrainingConfig(BaseModel):
     batch_size: int = Field(256, ge=1, description="Samples a step, over all processes.")
     learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="Of Adam.")
     schedule: Literal["constant", "cosine"] = Field("constant", description="Of the learning rate.")
-    warmup_epochs: float = Field(0, ge=0, description="In which the learning rate rises linearly from 0.")
+    warmup_epochs: float = Field(
+        0, ge=0, allow_inf_nan=False, description="In which the learning rate rises linearly from 0."
+    )
     weight_decay: float = Field(0, ge=0, allow_inf_nan=False, description="Of AdamW; 0 is plain Adam.")
-    clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    clip_norm: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Largest norm of the gradient."
+    )
     validation: float = Field(0.1, ge=0, lt=1, description="Share of the samples held out.")
     patience: int | None = Field(
         None, ge=1, description="Epochs without a better held-out loss before stopping; the best is kept."
@@ -42,7 +46,7 @@ class TrainingConfig(BaseModel):
     device: Literal["auto", "cpu"] = Field("auto", description="The best there is, or cpu.")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="Of weights, order, masks and the held-out share.")
     threads: int | None = Field(None, ge=1, description="Of the processor; by default as torch chooses.")
-    checkpoint_seconds: float = Field(60, ge=0, description="Between checkpoints.")
+    checkpoint_seconds: float = Field(60, ge=0, allow_inf_nan=False, description="Between checkpoints.")
     keep_checkpoints: int = Field(2, ge=1, description="How many of them are kept.")
 
 
@@ -67,6 +71,9 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
     """The objective of a configuration, with its masker, for samples of a shape."""
     options = dict(config.objective_options)
     if config.masking:
+        known = objectives.REGISTRY.get(config.objective)
+        if known is not None and not issubclass(known, objectives.MaskedObjective):
+            raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
         kind = {"blind_spot": masking.BlindSpot, "amplitude": masking.AmplitudeNeighbors}
         wanted = dict(config.masking)
         name = wanted.pop("kind", "blind_spot")

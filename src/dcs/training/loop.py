@@ -14,7 +14,7 @@ from dcs.data import Batches, Samples
 from dcs.objectives import SURE, Objective
 from dcs.training.config import TrainingConfig
 from dcs.training.meters import TrainingWarning, concerns, feature_spread, weight_statistics
-from dcs.training.processes import Joint, any_process
+from dcs.training.processes import Joint, agree, any_process, average_gradients, from_main, together
 
 _METER_SAMPLES = 512
 _ESTIMATE_SAMPLES = 4096
@@ -66,7 +66,8 @@ def train(
     """Minimise an objective over a model, in place.
 
     Args:
-        model: Any module whose result has x's shape; with `encode`, its features are watched.
+        model: Any module whose result has x's shape; with `encode`, its features are watched. It is trained
+            in the mode, `model.train()` or not, in which it is.
         objective: What is minimised; its own parameters, if it has any, are trained too.
         x: Noisy samples (n, ...).
         config: The settings.
@@ -74,24 +75,26 @@ def train(
         recorder: Keeps checkpoints and metrics, and says when to stop.
 
     Returns:
-        The metrics of each epoch.
+        The metrics of each epoch that was run.
     """
-    trainer = _Trainer(model, objective, x, config, pair)
-    state = recorder.restore() if recorder else None
-    if state is not None:
-        trainer.load_state(state)
+    if pair is not None and tuple(pair.shape) != tuple(x.shape):
+        raise ValueError(f"pair must have the shape of x, {tuple(x.shape)}, got {tuple(pair.shape)}")
     history = []
-    while not trainer.at.finished:
-        for batch in trainer.batches.epoch(trainer.order, start=trainer.at.batch):
-            trainer.step(batch.x, batch.rows)
-            leave = recorder is not None and recorder.after_step(trainer.state)
-            if recorder is not None and any_process(leave, trainer.accelerator):
-                recorder.stop(trainer.state())
-        metrics = trainer.end_epoch()
-        history.append(metrics)
-        if recorder is not None:
-            recorder.after_epoch(metrics)
-    trainer.end()
+    with _engine(config) as accelerator, together(accelerator):
+        trainer = _Trainer(model, objective, x, config, pair, accelerator)
+        state = recorder.restore() if recorder is not None and accelerator.is_main_process else None
+        trainer.load_state(from_main(state, accelerator))
+        while not trainer.at.finished:
+            for batch in trainer.batches.epoch(trainer.order, start=trainer.at.batch):
+                trainer.step(batch.x, batch.rows)
+                leave = recorder is not None and recorder.after_step(trainer.state)
+                if recorder is not None and any_process(leave, accelerator):
+                    recorder.stop(trainer.state())
+            metrics = trainer.end_epoch()
+            history.append(metrics)
+            if recorder is not None:
+                recorder.after_epoch(metrics)
+        trainer.end()
     return history
 
 
@@ -105,25 +108,28 @@ class _Trainer:
         x: Tensor | Samples,
         config: TrainingConfig,
         pair: Tensor | Samples | None,
+        accelerator: Any,
     ) -> None:
         self.config, self.objective, self.x, self.pair = config, objective, x, pair
-        self.accelerator = _accelerator(config)
-        device = self.accelerator.device
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
+        self.accelerator, device = accelerator, accelerator.device
         self.network = model.to(device)
         objective.to(device)
         self._estimate_sigma()
+        agree(objective, accelerator)
         parameters = [*model.parameters(), *objective.parameters()]
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("model has no parameters to train: give one that has, with requires_grad")
         # Without weight decay, AdamW is Adam.
         adam = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
-        wrapped, self.optimizer = self.accelerator.prepare(model, adam)
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self.model: nn.Module = torch.compile(wrapped) if config.compile else wrapped  # type: ignore[assignment]
-        if self.accelerator.num_processes > 1:
-            self.model = Joint(self.model, self.accelerator.process_index, self.accelerator.num_processes)
-        self.average = _copy(model) if config.ema is not None else None
-        self.best = _copy(model) if config.patience is not None else None
+        self.optimizer = accelerator.prepare(adam)
+        # The model itself is not prepared: that would change its `forward`, and turn autocast on where an
+        # objective turned it off.
+        self.model: nn.Module = torch.compile(model) if config.compile else model  # type: ignore[assignment]
+        if accelerator.num_processes > 1:
+            self.model = Joint(self.model, accelerator)
+        self.average = _copy(model.state_dict()) if config.ema is not None else None
+        self.best = _copy(model.state_dict()) if config.patience is not None else None
 
         self.order = Generator().manual_seed(config.seed)
         self.noise = Generator(device).manual_seed(config.seed)
@@ -134,7 +140,7 @@ class _Trainer:
         if held_out:
             self.held_out = Batches(self.batches.x, config.batch_size, device=device, rows=rows[:held_out])
         watched = rows[:_METER_SAMPLES] if held_out >= 2 else rows[held_out:][:_METER_SAMPLES]
-        self.watched = _take(self.batches.x, watched, device)
+        self.watched, self.watched_pair = _take(self.batches.x, watched, device), self._pair(watched)
         self.epoch_order = self.order.get_state()
         self.at = Position(finished=config.max_epochs == 0)
         self.started, self.seen = time.perf_counter(), 0
@@ -146,32 +152,32 @@ class _Trainer:
         self.optimizer.zero_grad()
         with self.accelerator.autocast():
             loss = self.objective(self.model, x, self.noise, self._pair(rows))
-        # Gradients are averaged over processes, each of which has only its share of the joint batch's.
-        self.accelerator.backward(loss * self.accelerator.num_processes)
-        if self.config.clip_norm is not None:
-            self.accelerator.clip_grad_norm_(self.parameters, self.config.clip_norm)
+        value = self._finite("loss", loss)
+        self.accelerator.backward(loss)
+        average_gradients(self.objective.parameters(), self.accelerator)
+        batch = self.at.batch + 1
+        if self.config.clip_norm is not None or batch == len(self.batches):
+            norm = self.accelerator.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
+            # With a scaler, a gradient that is not finite is left out and the scale is lowered.
+            scaled = self.accelerator.scaler is not None
+            norm = float(norm) if scaled else self._finite("gradient", norm)
+            self.at = self.at._replace(gradient_norm=norm)
         self.optimizer.step()
         if self.average is not None and self.config.ema is not None:
-            for name, value in self.network.state_dict().items():
-                if value.is_floating_point():
-                    self.average[name].lerp_(value, 1 - self.config.ema)
+            for name, weights in self.network.state_dict().items():
+                if weights.is_floating_point():
+                    self.average[name].lerp_(weights, 1 - self.config.ema)
                 else:
-                    self.average[name].copy_(value)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise ValueError(f"the loss became {value} in epoch {self.at.epoch}: use a lower learning_rate")
+                    self.average[name].copy_(weights)
         self.seen += len(x)
-        self.at = self.at._replace(batch=self.at.batch + 1, loss_sum=self.at.loss_sum + value * len(x))
-        if self.at.batch == len(self.batches):
-            norms = [p.grad.norm() for p in self.parameters if p.grad is not None]
-            self.at = self.at._replace(gradient_norm=float(torch.stack(norms).norm()))
+        self.at = self.at._replace(batch=batch, loss_sum=self.at.loss_sum + value * len(x))
 
     def learning_rate(self) -> float:
         """As the schedule has it at the current step."""
         config, done = self.config, self.at.epoch + self.at.batch / len(self.batches)
         factor = 1.0
         if done < config.warmup_epochs:
-            factor = (done + 1 / len(self.batches)) / config.warmup_epochs
+            factor = min(1.0, (done + 1 / len(self.batches)) / config.warmup_epochs)
         elif config.schedule == "cosine":
             rest = config.max_epochs - config.warmup_epochs
             factor = 0.5 * (1 + math.cos(math.pi * (done - config.warmup_epochs) / max(rest, 1e-9)))
@@ -186,23 +192,24 @@ class _Trainer:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": at.gradient_norm,
         }
-        with _evaluating(self.network):
+        with _as_kept(self.network, self.average):
             if self.held_out is not None:
                 metrics["validation_loss"] = self.validate()
             spread = feature_spread(self.network, self.watched)
-            statistics = weight_statistics(self.objective, self.watched, self._fixed())
+        statistics = weight_statistics(self.objective, self.watched, self._fixed(), self.watched_pair)
         metrics |= {"feature_spread": spread, **statistics}
         now = time.perf_counter()
         metrics["samples_per_second"] = self.seen / max(now - self.started, 1e-9)
-        watched = metrics.get("validation_loss", metrics["loss"])
+        watched = from_main(metrics.get("validation_loss", metrics["loss"]), self.accelerator)
         stop = False
         if watched < at.best:
             at = at._replace(best=watched, best_epoch=at.epoch)
-            self.best = _copy(self.network) if self.best is not None else None
+            if self.best is not None:
+                self.best = _copy(self.average or self.network.state_dict())
         elif config.patience is not None:
             stop = at.epoch - at.best_epoch >= config.patience
         last = at.epoch + 1 >= config.max_epochs
-        if last or stop:
+        if (last or stop) and self.accelerator.is_main_process:
             for concern in concerns(spread, statistics):
                 warnings.warn(concern, TrainingWarning, stacklevel=3)
         self.epoch_order = self.order.get_state()
@@ -218,7 +225,7 @@ class _Trainer:
         for batch in self.held_out.epoch():
             with self.accelerator.autocast():
                 loss = self.objective(self.network, batch.x, generator, self._pair(batch.rows))
-            total += float(loss) * len(batch.x)
+            total += self._finite("held-out loss", loss) * len(batch.x)
         return total / len(self.held_out.rows)
 
     def end(self) -> None:
@@ -239,21 +246,46 @@ class _Trainer:
             "best": self.best,
             "epoch_order": self.epoch_order,
             "noise": self.noise.get_state(),
+            "device": self.accelerator.device.type,
+            "global": [generator.get_state() for generator in _global_generators(self.accelerator.device)],
             "position": self.at._asdict(),
         }
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+    def load_state(self, state: dict[str, Any] | None) -> None:
+        """Go on from a state, if there is one."""
+        if state is None:
+            return
+        device = self.accelerator.device
+        if state["device"] != device.type:
+            raise ValueError(
+                f"the checkpoint is of a training on {state['device']}, this one on {device.type}, with "
+                f"other random numbers: go on where it began, or start anew"
+            )
         self.network.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
         if state["scaler"] is not None and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
-        self.average, self.best = state["average"], state["best"]
+        self.average, self.best = (self._to_device(state[name]) for name in ("average", "best"))
         self.epoch_order = state["epoch_order"]
         self.order.set_state(state["epoch_order"])
         self.noise.set_state(state["noise"])
+        for generator, its_state in zip(_global_generators(device), state["global"], strict=True):
+            generator.set_state(its_state)
         self.at = Position(**state["position"])
+
+    def _to_device(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
+        device = self.accelerator.device
+        return None if weights is None else {name: value.to(device) for name, value in weights.items()}
+
+    def _finite(self, what: str, value: Tensor) -> float:
+        number = float(value.detach())
+        if not math.isfinite(number):
+            raise ValueError(
+                f"the {what} became {number} in epoch {self.at.epoch}: use a lower learning_rate, and check "
+                f"that the data has no extreme values"
+            )
+        return number
 
     def _pair(self, rows: Tensor) -> Tensor | None:
         return None if self.pair is None else _take(self.pair, rows, self.accelerator.device)
@@ -268,17 +300,48 @@ class _Trainer:
             self.objective.estimate(_take(self.x, some, self.accelerator.device))
 
 
-def _accelerator(config: TrainingConfig) -> Any:
-    """Accelerate's engine; its state is global and is begun anew, so that trainings may follow each other."""
+@contextlib.contextmanager
+def _engine(config: TrainingConfig) -> Iterator[Any]:
+    """Accelerate's engine, the number of threads, and torch's own generators, from which dropout draws.
+
+    All are global, and are left as they were found.
+    """
     from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
+    from accelerate.state import AcceleratorState, PartialState
 
-    AcceleratorState._reset_state()
-    return Accelerator(cpu=config.device == "cpu", mixed_precision=config.precision)
+    threads = torch.get_num_threads()
+    states = [AcceleratorState._shared_state, PartialState._shared_state]
+    found = [dict(state) for state in states]
+    drawn: list[tuple[Generator, Tensor]] = []
+    try:
+        for state in states:
+            state.clear()  # or the first training's device and precision would be those of all
+        accelerator = Accelerator(cpu=config.device == "cpu", mixed_precision=config.precision)
+        if config.precision == "fp16" and accelerator.device.type == "cpu":
+            raise ValueError("precision fp16 needs a GPU: use bf16 or no")  # Accelerate would ignore it
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        for generator in _global_generators(accelerator.device):
+            drawn.append((generator, generator.get_state()))
+            generator.manual_seed(config.seed)
+        yield accelerator
+    finally:
+        for generator, its_state in drawn:
+            generator.set_state(its_state)
+        torch.set_num_threads(threads)
+        for state, before in zip(states, found, strict=True):
+            state.clear()
+            state.update(before)
 
 
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+def _global_generators(device: torch.device) -> list[Generator]:
+    if device.type != "cuda":
+        return [torch.default_generator]
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
+
+
+def _copy(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in weights.items()}
 
 
 def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
@@ -288,10 +351,17 @@ def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
 
 
 @contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    training = model.training
-    model.eval()
+def _as_kept(model: nn.Module, average: dict[str, Tensor] | None) -> Iterator[None]:
+    """The model as it will be used: in evaluation mode, with its average weights if those are kept."""
+    modes = [(module, module.training) for module in model.modules()]
+    own = _copy(model.state_dict()) if average is not None else None
     try:
+        if average is not None:
+            model.load_state_dict(average)
+        model.eval()
         yield
     finally:
-        model.train(training)
+        if own is not None:
+            model.load_state_dict(own)
+        for module, training in modes:
+            module.training = training

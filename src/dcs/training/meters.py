@@ -5,7 +5,7 @@ from torch import Generator, Tensor, nn
 
 from dcs.objectives import DenoisingCosine, Objective
 
-COLLAPSED = 0.1
+COLLAPSED = 0.02  # a healthy U-Net, whose features are means of maps, has 0.04
 MOSTLY_FLOORED = 0.5
 
 
@@ -18,22 +18,26 @@ def feature_spread(model: nn.Module, x: Tensor) -> float:
     """How far normalised features differ between samples, relative to directions drawn at random.
 
     The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point
-    everywhere, 0 if all point alike. nan for a model without `encode`.
+    everywhere, 0 if all point alike. nan for a model without `encode` or with one feature.
     """
     encode = getattr(model, "encode", None)
     if encode is None or len(x) < 2:
         return float("nan")
     features = encode(x).flatten(1).float()
+    if features.shape[1] < 2:
+        return float("nan")
     directions = nn.functional.normalize(features, dim=1)
     return float(directions.std(0).mean() * directions.shape[1] ** 0.5)
 
 
 @torch.no_grad()
-def weight_statistics(objective: Objective, x: Tensor, generator: Generator) -> dict[str, float]:
+def weight_statistics(
+    objective: Objective, x: Tensor, generator: Generator, pair: Tensor | None = None
+) -> dict[str, float]:
     """Mean and deviation of ĉ and k over a batch, and the share of samples at the floor; of dCS alone."""
     if not isinstance(objective, DenoisingCosine):
         return {}
-    snr, k, floored = objective.weights(x, generator)
+    snr, k, floored = objective.weights(x, generator, pair)
     finite = snr[snr.isfinite()]
     spread = {
         "snr": float(finite.mean()) if len(finite) else float("inf"),
@@ -49,7 +53,7 @@ def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
     found = []
     if spread < COLLAPSED:
         found.append(
-            f"the features have collapsed: their directions spread {spread:.2f} of what random ones would; "
+            f"the features have collapsed: their directions spread {spread:.3f} of what random ones would; "
             f"lower learning_rate, mask more entries (masking rho), or check that samples differ"
         )
     if statistics.get("floored", 0) > MOSTLY_FLOORED:

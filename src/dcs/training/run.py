@@ -1,7 +1,10 @@
 """A run directory: config.json, metrics.jsonl, model.safetensors and checkpoint/, plain files all."""
 
 import json
+import math
+import os
 import platform
+import re
 import shutil
 import signal
 import threading
@@ -21,6 +24,7 @@ from dcs.training.checkpoint import write_atomically
 from dcs.training.config import differences
 
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
+LOCK = ".lock"
 # Settings that may differ when a run is resumed: they do not change its result.
 _FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs"}
 
@@ -33,8 +37,8 @@ class Stopped(Exception):  # noqa: N818  (it is not an error)
         self.signal_number = signal_number
 
 
-class RunError(RuntimeError):
-    """The run directory cannot be used as asked; the message says what to do."""
+class RunError(ValueError):
+    """The run cannot begin or go on as asked; the message says what to do."""
 
 
 class Run:
@@ -57,9 +61,10 @@ class Run:
         overwrite: bool = False,
         main: bool = True,
     ) -> None:
-        self.folder, self.config, self.main = folder, config, main
+        # As it will be read back: a tuple is a list there.
+        self.folder, self.config, self.main = folder, json.loads(json.dumps(config)), main
         self.resume, self.overwrite = resume, overwrite
-        self.lock = FileLock(folder / ".lock", blocking=False)
+        self.lock = FileLock(folder / LOCK, blocking=False)
         self.asked_to_stop = 0
         self.last_saved = time.monotonic()
         self.step = 0
@@ -72,7 +77,11 @@ class Run:
 
     def __enter__(self) -> "Run":
         if self.main:
-            self._claim()
+            try:
+                self._claim()
+            except BaseException:
+                self.lock.release()
+                raise
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._on_signal)
@@ -89,8 +98,11 @@ class Run:
         """The state of the newest checkpoint, if the run is resumed and has one."""
         if not self.resume:
             return None
+        if self.finished:
+            raise RunError(f"{self.folder} holds a finished run: start anew with --overwrite")
         found = checkpoint.load_newest(self.folder / CHECKPOINTS)
         if found is None:
+            self._describe(epoch=0)
             return None
         self.step, state, about = found
         changed = differences(_deciding(about["config"]), _deciding(self.config))
@@ -99,12 +111,20 @@ class Run:
                 f"the checkpoint in {self.folder} was made with other settings ({'; '.join(changed)}): use "
                 f"the same, or start anew with --overwrite"
             )
-        if about["versions"] != versions():
-            changed = differences(about["versions"], versions())
-            warnings.warn(f"resumed with other versions: {'; '.join(changed)}", stacklevel=2)
-        self._cut_metrics(state["position"]["epoch"])
-        if state["position"]["epoch"] < self.config["training"]["max_epochs"]:
-            state["position"]["finished"] = False
+        epoch, wanted = state["position"]["epoch"], self.config["training"]["max_epochs"]
+        if epoch >= wanted:
+            raise RunError(
+                f"the checkpoint in {self.folder} is in epoch {epoch}, past max_epochs {wanted}: ask "
+                f"for more, or start anew with --overwrite"
+            )
+        changed = differences(about["environment"], _environment())
+        if changed:
+            warnings.warn(
+                f"the run will not end with the very weights it would have had: {'; '.join(changed)}",
+                checkpoint.CheckpointWarning,
+                stacklevel=3,
+            )
+        self._describe(epoch)
         return state
 
     def after_step(self, state: Callable[[], dict[str, Any]]) -> bool:
@@ -117,8 +137,12 @@ class Run:
     def after_epoch(self, metrics: dict[str, float]) -> None:
         """Append a line to the metrics."""
         if self.main:
+            # NaN and infinities are no JSON.
+            line = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
             with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics) + "\n")
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
 
     def stop(self, state: dict[str, Any]) -> None:
         """Save, and leave by `Stopped`."""
@@ -133,51 +157,71 @@ class Run:
 
     def save(self, state: dict[str, Any]) -> None:
         """Write a checkpoint."""
-        about = {"config": self.config, "versions": versions(), "position": state["position"]}
+        position = {name: state["position"][name] for name in ("epoch", "batch")}
+        about = {"config": self.config, "environment": _environment(), "position": position}
         keep = self.config["training"]["keep_checkpoints"]
         checkpoint.save(self.folder / CHECKPOINTS, self.step, state, about, keep)
         self.last_saved = time.monotonic()
 
-    def finish(self, weights: dict[str, torch.Tensor]) -> None:
-        """Write the model: the run is then finished, and its checkpoints are no longer needed."""
+    def finish(self, weights: dict[str, torch.Tensor], **learned: float) -> None:
+        """Write the model: the run is then finished, and its checkpoints are no longer needed.
+
+        Args:
+            weights: Of the network.
+            **learned: What else was learned, for config.json.
+        """
         from safetensors.torch import save
 
         if self.main:
-            write_atomically(self.folder / MODEL, save({k: v.contiguous().cpu() for k, v in weights.items()}))
+            described = json.loads((self.folder / CONFIG).read_bytes()) | learned
+            write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
+            # Copies, for tensors that share memory are refused.
+            copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
+            write_atomically(self.folder / MODEL, save(copies))
             shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
 
     def _claim(self) -> None:
         """Take the directory, or say why not."""
         if self.folder.exists() and not self.folder.is_dir():
             raise RunError(f"{self.folder} is a file: name a directory for the run")
-        self.folder.mkdir(parents=True, exist_ok=True)
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not (self.folder / LOCK).exists():
+                self._refuse()  # before anything is written into a directory that is not ours
             self.lock.acquire()
         except Timeout:
             raise RunError(f"{self.folder} is in use by another process: wait, or name another") from None
-        theirs = [path.name for path in self.folder.iterdir() if path.name not in (".lock", *_OURS)]
-        used = [name for name in _OURS if (self.folder / name).exists()]
-        if theirs and not used:
-            self.lock.release()
-            raise RunError(f"{self.folder} holds other files, such as {theirs[0]}: name a new directory")
-        if used and self.overwrite:
-            for name in used:
+        except OSError as error:
+            raise RunError(f"{self.folder} cannot be written ({error.strerror}): name another") from error
+        self._refuse()
+        for path in [*self.folder.glob(".*"), *(self.folder / CHECKPOINTS).glob(".*")]:
+            if _TEMPORARY.fullmatch(path.name):
+                path.unlink()  # of a process that was killed
+        if self.overwrite:
+            for name in reversed(_OURS):  # config.json last: without it, the rest is not known as a run
                 path = self.folder / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        elif used and not self.resume:
-            state = "a finished run" if self.finished else "an unfinished run"
-            self.lock.release()
-            raise RunError(f"{self.folder} holds {state}: go on with --resume, or anew with --overwrite")
-        if not self.finished:
-            described = {**self.config, "versions": versions()}
-            write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if not (self.folder / CONFIG).exists():
+            self._describe(epoch=0)
 
-    def _cut_metrics(self, epoch: int) -> None:
-        """Drop the lines of epochs that will be run again."""
-        path = self.folder / METRICS
-        if self.main and path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines()[:epoch]
-            write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
+    def _refuse(self) -> None:
+        """Raise if the directory holds what is not to be touched."""
+        names = sorted(path.name for path in self.folder.iterdir())
+        found = [name for name in names if name != LOCK and not _TEMPORARY.fullmatch(name)]
+        if found and not _is_config(self.folder / CONFIG):
+            raise RunError(f"{self.folder} holds other files, such as {found[0]}: name a new directory")
+        if found and not self.overwrite and not self.resume:
+            state = "a finished run" if self.finished else "an unfinished run"
+            raise RunError(f"{self.folder} holds {state}: go on with --resume, or anew with --overwrite")
+
+    def _describe(self, epoch: int) -> None:
+        """Write the configuration, and drop the metrics of epochs that will be run again."""
+        described = {**self.config, "versions": versions()}
+        write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
+        metrics = self.folder / METRICS
+        if metrics.exists():
+            lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)[:epoch]
+            write_atomically(metrics, "".join(lines).encode())
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.asked_to_stop:  # a second time: at once
@@ -185,12 +229,27 @@ class Run:
         self.asked_to_stop = number
 
 
+_TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # as write_atomically names it
 _OURS = (CONFIG, METRICS, MODEL, CHECKPOINTS, "results.jsonl", "report.html")
 
 
 def versions() -> dict[str, str]:
     """Of what decides a result."""
     return {"dcs-learn": dcs.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _environment() -> dict[str, str]:
+    """What else decides a result to the last bit."""
+    return {**versions(), "threads": str(torch.get_num_threads())}
+
+
+def _is_config(path: Path) -> bool:
+    """Whether it is the config.json of a run, and not of something else."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and {"training", "versions"} <= content.keys()
 
 
 def _deciding(config: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""The `dcs` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import dcs
+from dcs.cli import datasets, demo, fit
+
+app = typer.Typer(
+    name="dcs",
+    help="Learn representations from noisy, unlabelled data with the denoising Cosine-Similarity (dCS) loss.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+app.command("demo", epilog="Example: dcs demo --sigma 0.5 --steps 1000")(demo.demo)
+app.command("fit", epilog="Example: dcs fit photos/ --out run --epochs 50")(fit.fit)
+app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
+app.command("denoise", epilog="Example: dcs denoise run photos/ --out cleaner/")(fit.denoise)
+app.add_typer(datasets.app, name="datasets")
+
+
+def main() -> None:
+    """Run the command; what a user can mend is one line on stderr and exit code 1."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        sys.exit(f"dcs: {error}")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dcs-learn {dcs.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,139 @@
+"""What `dcs fit` does once it knows what is wanted."""
+
+import hashlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from dcs.data import Dataset, Samples
+from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
+from dcs.training.loggers import Logger, make_logger
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class ShownRun(Run):
+    """A run that shows how far it is: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, *arguments: Any, log: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.log = log
+        self.loggers: list[Logger] = []
+        self.console = Console(stderr=True)
+        self.epochs = self.config["training"]["max_epochs"]
+        self.last_line = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.task = self.bar.add_task("training", total=self.epochs)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            if self.main and not self.finished:
+                self.loggers = [make_logger(name, self.folder, self.config) for name in self.log]
+        except BaseException as error:
+            super().__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def after_epoch(self, metrics: dict[str, float]) -> None:
+        """Take the metrics down, and show them."""
+        super().after_epoch(metrics)
+        if not self.main:
+            return
+        for logger in self.loggers:
+            logger.log(metrics)
+        epoch = int(metrics["epoch"]) + 1
+        held_out = f", held out {metrics['validation_loss']:.4f}" if "validation_loss" in metrics else ""
+        text = f"epoch {epoch} of {self.epochs}: loss {metrics['loss']:.4f}{held_out}"
+        if self.console.is_terminal:
+            self.bar.start()
+            self.bar.update(self.task, completed=epoch, description=text)
+        elif epoch == self.epochs or time.monotonic() - self.last_line > _SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def __exit__(self, *error: Any) -> None:
+        for logger in self.loggers:
+            logger.close()
+        if self.console.is_terminal:
+            self.bar.stop()
+        super().__exit__(*error)
+
+
+def train_run(
+    data: Dataset,
+    source: dict[str, Any],
+    config: TrainingConfig,
+    out: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    log: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Train in a run directory; the result in short."""
+    from accelerate import PartialState
+
+    from dcs.estimator import prediction_scale
+
+    x = data.train.x
+    described = {
+        "data": {**source, "samples": len(data.train), "fingerprint": fingerprint(x)},
+        "shape": list(data.shape),
+        "training": config.model_dump(mode="json"),
+    }
+    network, objective = make_network(config, data.shape), make_objective(config, data.shape)
+    main = PartialState(cpu=config.device == "cpu").is_main_process
+    with ShownRun(out, described, resume=resume, overwrite=overwrite, main=main, log=log) as run:
+        if run.finished:
+            return {"run": str(out), "already_finished": True}
+        try:
+            history = train(network, objective, x, config, recorder=run)
+        except Stopped as stopped:
+            print(f"dcs: {stopped}", file=sys.stderr)
+            raise typer.Exit(128 + stopped.signal_number) from None
+        run.finish(network.state_dict(), scale=prediction_scale(network, objective, x))
+    last = history[-1] if history else {}
+    return {
+        "run": str(out),
+        "already_finished": False,
+        "epochs": int(last.get("epoch", -1)) + 1,
+        "loss": last.get("loss", float("nan")),
+        "validation_loss": last.get("validation_loss"),
+    }
+
+
+def estimate(x: Tensor | Samples, config: TrainingConfig) -> dict[str, float]:
+    """About how long the training would take, by a few steps, and how much memory."""
+    n = x.shape[0]
+    some = x.read(range(min(n, config.batch_size))) if isinstance(x, Samples) else x[: config.batch_size]
+    shape = tuple(x.shape[1:])
+    steps = -(-round(n * (1 - config.validation)) // config.batch_size) * config.max_epochs
+    network = make_network(config, shape)
+    trial = config.model_copy(update={"max_epochs": 3, "validation": 0.0, "patience": None, "compile": False})
+    train(network, make_objective(config, shape), some, trial.model_copy(update={"max_epochs": 1}))
+    start = time.perf_counter()
+    train(network, make_objective(config, shape), some, trial)
+    seconds = (time.perf_counter() - start) / 3 * steps
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    held = 0 if isinstance(x, Samples) else x.numel() * x.element_size()
+    return {
+        "parameters": parameters,
+        "about_seconds": round(seconds, 1),
+        # Weights, gradients and Adam's two averages; the data; and what passes through the network.
+        "about_megabytes": round((16 * parameters + held + 40 * some.numel()) / 1e6, 1),
+    }
+
+
+def fingerprint(x: Tensor | Samples) -> str:
+    """Tells one set of data from another, by its first samples."""
+    some = x.read(range(min(x.shape[0], 64))) if isinstance(x, Samples) else x[:64]
+    return hashlib.sha256(some.contiguous().cpu().to(torch.float32).numpy().tobytes()).hexdigest()[:16]

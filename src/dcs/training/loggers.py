@@ -1,0 +1,69 @@
+"""Where metrics go beside metrics.jsonl, for those who have such a thing: TensorBoard, Weights & Biases."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from dcs._checks import check_choice
+from dcs._optional import require
+
+Metrics = dict[str, float]
+
+
+class Logger(Protocol):
+    """Takes the metrics of each epoch."""
+
+    def log(self, metrics: Metrics) -> None:
+        """Take down the metrics of an epoch."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        ...
+
+
+class TensorBoard:
+    """Writes event files into the run directory: `tensorboard --logdir RUN`."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        module = require("torch.utils.tensorboard", "tensorboard", "logging to TensorBoard")
+        self.writer = module.SummaryWriter(folder / "tensorboard")
+        self.writer.add_text("config", str(config))
+
+    def log(self, metrics: Metrics) -> None:
+        """Add a point to each curve."""
+        for name, value in metrics.items():
+            if name != "epoch":
+                self.writer.add_scalar(name, value, int(metrics["epoch"]))
+
+    def close(self) -> None:
+        """Close the event file."""
+        self.writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        wandb = require("wandb", "wandb", "logging to Weights & Biases")
+        self.run = wandb.init(dir=folder, config=config, name=folder.name)
+
+    def log(self, metrics: Metrics) -> None:
+        """Add a point to each curve."""
+        self.run.log(metrics, step=int(metrics["epoch"]))
+
+    def close(self) -> None:
+        """End the run there."""
+        self.run.finish()
+
+
+LOGGERS: dict[str, Callable[[Path, dict[str, Any]], Logger]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+}
+
+
+def make_logger(name: str, folder: Path, config: dict[str, Any]) -> Logger:
+    """Make a logger by its name in `LOGGERS`."""
+    check_choice("log", name, LOGGERS)
+    return LOGGERS[name](folder, config)

@@ -1,0 +1,267 @@
+"""`dcs fit`, `embed` and `denoise` as a user drives them."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dcs.cli import main
+
+DCS = Path(sys.executable).with_name("dcs")
+EPOCHS = 250
+QUICK = ("--set", 'network_options={"hidden": [32]}', "--threads", "1", "--batch-size", "64")
+
+
+def dcs(*arguments):
+    """The command in a process of its own."""
+    return subprocess.run([DCS, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def inside(*arguments):
+    """The command in this process, which is quicker."""
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.argv", ["dcs"]):
+        sys.argv += map(str, arguments)
+        try:
+            main()
+        except SystemExit as leave:
+            code = leave.code if isinstance(leave.code, int) else 1
+            print(
+                leave.code if isinstance(leave.code, str) else "",
+                end="\n" * isinstance(leave.code, str),
+                file=err,
+            )
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Noisy pictures of a disc at various places, in two classes."""
+    folder = tmp_path_factory.mktemp("data") / "photos"
+    rng = np.random.default_rng(0)
+    rows, columns = np.mgrid[:16, :16]
+    for number in range(120):
+        y, x = rng.uniform(4, 12, 2)
+        clean = np.exp(-((rows - y) ** 2 + (columns - x) ** 2) / 8)
+        pixels = np.clip(clean * 0.7 + 0.15 + rng.normal(0, 0.2, clean.shape), 0, 1)
+        path = folder / ("left" if x < 8 else "right") / f"{number:03d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.uint8(pixels * 255)).save(path)
+        np.save(folder.parent / f"{number:03d}.npy", clean)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(photos, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    result = dcs("fit", photos, "--out", out, "--epochs", EPOCHS, *QUICK)
+    assert result.returncode == 0, result.stderr
+    assert "next: dcs embed" in result.stdout
+    assert f"epoch {EPOCHS} of {EPOCHS}" in result.stderr
+    return out
+
+
+def test_a_run_is_plain_files(run):
+    assert {path.name for path in run.iterdir()} - {".lock"} == {
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+    }
+    config = json.loads((run / "config.json").read_text())
+    assert config["shape"] == [16, 16]
+    assert config["training"]["max_epochs"] == EPOCHS
+    assert config["versions"]["torch"]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(EPOCHS))
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    wanted = {"learning_rate", "gradient_norm", "samples_per_second", "feature_spread", "k", "snr", "floored"}
+    assert wanted <= set(lines[0])
+
+
+def test_embed_says_which_file_is_which(run, photos, tmp_path):
+    result = inside("embed", run, photos, "--out", tmp_path / "features.npy")
+    assert result.returncode == 0, result.stderr
+    features = np.load(tmp_path / "features.npy")
+    assert features.shape == (120, 10)
+    with (tmp_path / "features.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["row"]) for row in rows] == list(range(120))
+    assert all((photos / row["source"]).exists() for row in rows)
+    again = inside("embed", run, photos, "--out", tmp_path / "features.npy")
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+    assert inside("embed", run, photos, "--out", tmp_path / "features.npy", "--overwrite").returncode == 0
+    assert np.array_equal(np.load(tmp_path / "features.npy"), features)
+
+
+def test_denoise_writes_cleaner_pictures(run, photos, tmp_path):
+    result = inside("denoise", run, photos, "--out", tmp_path / "cleaner")
+    assert result.returncode == 0, result.stderr
+    before, after = [], []
+    for path in photos.glob("*/*.png"):
+        clean = np.load(photos.parent / f"{path.stem}.npy") * 0.7 + 0.15
+        cleaner = tmp_path / "cleaner" / path.relative_to(photos)
+        for errors, file in ((before, path), (after, cleaner)):
+            with Image.open(file) as image:
+                errors.append(np.mean((np.asarray(image) / 255 - clean) ** 2))
+    assert len(after) == 120
+    assert np.mean(after) < 0.7 * np.mean(before)
+    array = inside("denoise", run, photos, "--out", tmp_path / "a.npy")
+    assert array.returncode == 0, array.stderr
+    assert np.load(tmp_path / "a.npy").shape == (120, 16, 16)
+    assert inside("denoise", run, photos, "--out", tmp_path / "cleaner").returncode == 1
+
+
+def test_a_finished_run_is_safe(run, photos):
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"}
+    again = inside("fit", photos, "--out", run, "--epochs", EPOCHS, *QUICK)
+    assert again.returncode == 1
+    assert "--overwrite" in again.stderr
+    assert again.stderr.count("\n") == 1
+    resumed = inside("fit", photos, "--out", run, "--epochs", 40, "--resume", *QUICK)
+    assert resumed.returncode == 0
+    assert "is finished" in resumed.stdout
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"} == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stop_and_go_on(run, photos, tmp_path, number):
+    out = tmp_path / "run"
+    command = [
+        DCS,
+        "fit",
+        photos,
+        "--out",
+        out,
+        "--epochs",
+        str(EPOCHS),
+        "--set",
+        "checkpoint_seconds=0",
+        *QUICK,
+    ]
+    process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, stderr
+    assert "go on with --resume" in stderr
+    assert "Traceback" not in stderr
+    assert not (out / "model.safetensors").exists()
+    unfinished = inside("embed", out, photos, "--out", tmp_path / "a.npy")
+    assert unfinished.returncode == 1
+    assert "--resume" in unfinished.stderr
+    other = inside("fit", photos, "--out", out, "--epochs", str(EPOCHS), "--resume", "--rho", "0.5", *QUICK)
+    assert other.returncode == 1
+    assert "masking was {}, is now {'rho': 0.5}" in other.stderr
+    resumed = dcs(*command[1:], "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+
+
+def test_dry_run_changes_nothing(photos, tmp_path):
+    result = inside("fit", photos, "--out", tmp_path / "run", "--dry-run", "--rho", 0.5, *QUICK)
+    assert result.returncode == 0, result.stderr
+    described = json.loads(result.stdout)
+    assert described["training"]["masking"] == {"rho": 0.5}
+    assert described["samples"] == 120
+    assert described["about_seconds"] > 0
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["a.toml", "a.json"])
+def test_settings_from_a_file(photos, tmp_path, name):
+    text = (
+        "max_epochs = 3\n[masking]\nrho = 0.2\n"
+        if name == "a.toml"
+        else '{"max_epochs": 3, "masking": {"rho": 0.2}}'
+    )
+    (tmp_path / name).write_text(text)
+    result = dcs(
+        "fit", photos, "--out", tmp_path / "r", "--dry-run", "--config", tmp_path / name, "--radius", 2
+    )
+    training = json.loads(result.stdout)["training"]
+    assert (training["max_epochs"], training["masking"]) == (3, {"rho": 0.2, "radius": 2})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["nothing-there", "--out", "r"], 1, "neither a known data set nor a file"),
+        (["digits"], 2, "Missing option '--out'"),
+        (["digits", "--out", "r", "--objective", "dcss"], 1, "did you mean 'dcs'"),
+        (["digits", "--out", "r", "--set", "max_epoch=3"], 1, "did you mean 'max_epochs'"),
+        (["digits", "--out", "r", "--set", "rho"], 2, "is not NAME=VALUE"),
+        (["digits", "--out", "r", "--epochs", "-1"], 2, "--epochs"),
+        (["digits", "--out", "r", "--noise", "gaussian"], 2, "KIND:STRENGTH"),
+        (["digits", "--out", "r", "--noise", "pink:1"], 1, "kind of noise must be one of"),
+        (["digits", "--out", "r", "--size", "big"], 2, "is not a size"),
+        (["digits", "--out", "r", "--size", "8"], 1, "size means nothing for digits"),
+        (["digits", "--out", "r", "--network", "vgg"], 1, "network must be one of"),
+        (["digits", "--out", "r", "--rho", "1.5"], 1, "rho must be in (0, 1]"),
+        (["digits", "--out", "r", "--config", "nothing.toml"], 1, "nothing.toml"),
+        (["digits", "--out", "/proc/nowhere/r"], 1, "/proc/nowhere"),
+    ],
+)
+def test_wrong_usage_is_said_plainly(tmp_path, monkeypatch, arguments, code, says):
+    monkeypatch.chdir(tmp_path)
+    result = inside("fit", *arguments)
+    assert result.returncode == code, result.stderr
+    assert says in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert code == 2 or result.stderr.count("\n") == 1
+    assert not (tmp_path / "r" / "model.safetensors").exists()
+
+
+def test_other_data_than_the_run_s(run, tmp_path):
+    result = inside("embed", run, "digits", "--out", tmp_path / "a.npy")
+    assert result.returncode == 1
+    assert "shape (8, 8), but the run was trained on (16, 16)" in result.stderr
+
+
+def test_a_known_data_set_with_noise(tmp_path):
+    result = dcs(
+        "fit", "digits", "--noise", "gaussian:0.3", "--out", tmp_path / "r", "--epochs", 1, "--json", *QUICK
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["epochs"] == 1
+    inside("embed", tmp_path / "r", "digits", "--part", "test", "--out", tmp_path / "f.npy")
+    assert np.load(tmp_path / "f.npy").shape == (597, 10)
+
+
+def test_metrics_go_to_tensorboard_too(tmp_path):
+    arguments = ("fit", "digits", "--out", tmp_path / "r", "--epochs", 2, *QUICK)
+    result = inside(*arguments, "--log", "tensorboard")
+    assert result.returncode == 0, result.stderr
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "r/tensorboard")).Reload()
+    lines = [json.loads(line) for line in (tmp_path / "r/metrics.jsonl").read_text().splitlines()]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx(
+        [line["loss"] for line in lines]
+    )
+    missing = inside("fit", "digits", "--out", tmp_path / "s", "--epochs", 2, "--log", "wandb", *QUICK)
+    assert missing.returncode == 1
+    assert "pip install 'dcs-learn[wandb]'" in missing.stderr
+    unknown = inside("fit", "digits", "--out", tmp_path / "t", "--log", "paper", *QUICK)
+    assert "log must be one of tensorboard, wandb" in unknown.stderr
+
+
+def test_python_m_dcs():
+    code = subprocess.run(
+        [sys.executable, "-m", "dcs", "--version"], capture_output=True, text=True, env=os.environ
+    )
+    assert code.stdout.startswith("dcs-learn ")

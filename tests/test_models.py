@@ -1,0 +1,145 @@
+"""Networks: shapes, initial weights, seeds, and parts that can be replaced."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dcs import models
+from dcs.training import make_network, read_config
+
+SHAPES = [
+    ("mlp", (7,)),
+    ("mlp", (3, 5)),
+    ("mlp", (2, 3, 5)),
+    ("conv", (8, 8)),
+    ("conv", (13, 9)),
+    ("conv", (3, 17, 11)),
+    ("conv1d", (33,)),
+    ("conv1d", (2, 101)),
+    ("unet", (9, 7)),
+    ("unet", (3, 13, 21)),
+]
+SMALL = {
+    "mlp": {"hidden": (20, 30)},
+    "conv": {"width": 4, "depth": 2},
+    "conv1d": {"width": 4},
+    "unet": {"width": 4},
+}
+
+
+def make(name, shape, n_components=6, **options):
+    return models.build(name, shape, n_components, **{**SMALL[name], **options})
+
+
+@pytest.mark.parametrize(("name", "shape"), SHAPES)
+@pytest.mark.parametrize("n", [1, 3])
+def test_shapes(name, shape, n):
+    network = make(name, shape)
+    x = torch.rand(n, *shape, generator=torch.Generator().manual_seed(0))
+    features = network.encode(x)
+    assert features.shape == (n, 6)
+    assert network(x).shape == x.shape
+    if isinstance(network, models.Autoencoder):
+        assert torch.equal(network.decode(features), network(x))
+
+
+@pytest.mark.parametrize(("name", "shape"), SHAPES)
+def test_gradient_reaches_every_parameter(name, shape):
+    network = make(name, shape)
+    x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    network(x).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    assert all(bool(p.grad.abs().sum() > 0) for k, p in network.named_parameters() if k.endswith("weight"))
+
+
+def test_perceptron_is_that_of_the_paper():
+    network = models.build("mlp", (8, 8), 10)
+    linear = [m for m in network.modules() if isinstance(m, nn.Linear)]
+    assert [m.in_features for m in linear] == [64, 500, 500, 2000, 10, 2000, 500, 500]
+    assert linear[-1].out_features == 64
+    for part in (network.encoder, network.decoder):
+        kinds = [type(m) for m in part if not isinstance(m, nn.Flatten | nn.Unflatten)]
+        assert kinds == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+
+
+@pytest.mark.parametrize("name", list(models.REGISTRY))
+def test_initial_weights_are_those_of_keras(name):
+    """Glorot-uniform: within ±√(6 / (fan in + fan out)), with that law's deviation; biases are 0."""
+    shape = (256,) if name == "conv1d" else (16, 16)
+    network = models.build(name, shape, 10)
+    checked = 0
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d):
+            weight = module.weight.detach()
+            outputs, inputs, *field = weight.shape
+            bound = math.sqrt(6 / ((inputs + outputs) * math.prod(field)))
+            assert float(weight.abs().max()) <= bound
+            assert not module.bias.any()
+            if weight.numel() > 2000:
+                checked += 1
+                assert float(weight.abs().max()) > 0.99 * bound
+                assert float(weight.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
+                assert abs(float(weight.mean())) < 0.1 * bound
+    assert checked >= 2
+
+
+@pytest.mark.parametrize("name", list(models.REGISTRY))
+def test_seed_decides_and_the_global_state_is_left_alone(name):
+    shape = (64,) if name == "conv1d" else (16, 16)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, again, other = (make(name, shape, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not all(torch.equal(first[key], other[key]) for key in first)
+
+
+def test_parts_may_be_any_module():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.factor * x.flatten(1)
+
+    network = models.build("mlp", (2, 3), 6, hidden=(5,))
+    x = torch.rand(4, 2, 3)
+    network.encoder = Scale()
+    assert torch.equal(network.encode(x), x.flatten(1))
+    assert network(x).shape == x.shape
+    network.decoder = nn.Unflatten(1, (2, 3))
+    assert torch.equal(network(x), x)
+    assert [name for name, _ in network.named_parameters()] == ["encoder.factor"]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (
+            lambda: models.build("resnet", (8, 8)),
+            "network must be one of mlp, conv, conv1d, unet, got 'resnet'",
+        ),
+        (lambda: models.build("mlp", (8, 8), 0), "n_components must be at least 1"),
+        (lambda: models.build("mlp", (8, 8), hidden=(0,)), "hidden must be at least 1"),
+        (lambda: models.build("conv", (64,)), r"shape must be of images \(h, w\) or \(c, h, w\).*\(64,\)"),
+        (lambda: models.build("conv1d", (3, 8, 8)), r"shape must be of signals"),
+        (lambda: models.build("unet", (8, 8), depth=0), "depth must be at least 1"),
+        (lambda: models.build("conv", (8, 8), width=0), "width must be at least 1"),
+        (lambda: models.build("unet", (8, 8), width=0), "width must be at least 1"),
+        (lambda: models.build("conv", (8, 8), depth=4), "depth 4 halves samples of size"),
+        (
+            lambda: make_network(read_config({"network_options": {"widht": 3}}), (8, 8)),
+            "network_options holds an unknown name: .*widht",
+        ),
+        (
+            lambda: make_network(read_config({"network": "mpl"}), (8, 8)),
+            "network must be one of .* got 'mpl'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
