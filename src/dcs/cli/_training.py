@@ -16,6 +16,7 @@ from torch import Tensor
 from dcs.data import Dataset, Samples
 from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
 from dcs.training.loggers import Logger, make_logger
+from dcs.training.processes import leave
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -98,8 +99,11 @@ def train_run(
         try:
             history = train(network, objective, x, config, recorder=run)
         except Stopped as stopped:
-            print(f"dcs: {stopped}", file=sys.stderr)
+            if main:
+                print(f"dcs: {stopped}", file=sys.stderr)
             raise typer.Exit(128 + stopped.signal_number) from None
+        finally:
+            leave()
         run.finish(network.state_dict(), scale=prediction_scale(network, objective, x))
     last = history[-1] if history else {}
     return {

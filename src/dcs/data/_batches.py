@@ -1,5 +1,6 @@
 """Batches: by index from memory, or through a DataLoader from disk."""
 
+import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -111,6 +112,7 @@ class Batches:
             num_workers=min(workers, len(index)),
             collate_fn=_as_it_is,
             pin_memory=self.device.type == "cuda",
+            worker_init_fn=_leave_signals_to_the_parent,
             generator=torch.Generator().manual_seed(seed),
         )
         for rows, x in zip(index, loader, strict=True):
@@ -130,6 +132,12 @@ class _Reader(TorchDataset[Tensor]):
             return self.samples.read(indices)
         except (DataError, OSError) as error:
             return error
+
+
+def _leave_signals_to_the_parent(_: int) -> None:
+    """Ctrl-C and the like go to all processes of a group; the parent ends its workers when it is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -80,8 +80,9 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
         if name not in kind:
             raise ValueError(f"masking.kind must be one of {', '.join(kind)}, got {name!r}")
         if name == "blind_spot":
-            wanted.setdefault("ndim", default_ndim(shape))
-            wanted.setdefault("rho", 0.3)
+            paper = options.get("variant") == "paper"
+            defaults = {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
+            wanted = {**defaults, **({"min_masked": 0} if paper else {}), **wanted}
         options["masker"] = _make("masking", kind[name], wanted)
     made: objectives.Objective = _make(
         "objective_options", lambda **given: objectives.get(config.objective, **given), options
