@@ -16,7 +16,7 @@ from torch import Tensor
 from dcs.data import Dataset, Samples
 from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
 from dcs.training.loggers import Logger, make_logger
-from dcs.training.processes import leave
+from dcs.training.processes import is_main, leave
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -81,8 +81,6 @@ def train_run(
     log: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train in a run directory; the result in short."""
-    from accelerate import PartialState
-
     from dcs.estimator import prediction_scale
 
     x = data.train.x
@@ -92,7 +90,7 @@ def train_run(
         "training": config.model_dump(mode="json"),
     }
     network, objective = make_network(config, data.shape), make_objective(config, data.shape)
-    main = PartialState(cpu=config.device == "cpu").is_main_process
+    main = is_main()
     with ShownRun(out, described, resume=resume, overwrite=overwrite, main=main, log=log) as run:
         if run.finished:
             return {"run": str(out), "already_finished": True}

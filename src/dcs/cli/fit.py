@@ -98,6 +98,7 @@ def fit(
 ) -> None:
     """Learn features from noisy data; stop with Ctrl-C and go on with --resume."""
     from dcs.training import read_config
+    from dcs.training.processes import is_main
 
     given = _read_settings(config) | _assignments(settings or [])
     options = {
@@ -128,6 +129,8 @@ def fit(
         typer.echo(json.dumps(described, indent=1))
         return
     result = train_run(loaded, source, checked, out, resume=resume, overwrite=overwrite, log=log or ())
+    if not is_main():
+        return
     if as_json:
         typer.echo(json.dumps(result))
     elif result["already_finished"]:

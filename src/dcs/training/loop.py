@@ -316,7 +316,9 @@ def _engine(config: TrainingConfig) -> Iterator[Any]:
     try:
         for state in states:
             state.clear()  # or the first training's device and precision would be those of all
-        accelerator = Accelerator(cpu=config.device == "cpu", mixed_precision=config.precision)
+        # Told so, Accelerate lets processes without a GPU work together too.
+        cpu = config.device == "cpu" or not torch.accelerator.is_available()
+        accelerator = Accelerator(cpu=cpu, mixed_precision=config.precision)
         if config.precision == "fp16" and accelerator.device.type == "cpu":
             raise ValueError("precision fp16 needs a GPU: use bf16 or no")  # Accelerate would ignore it
         if config.threads is not None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -61,6 +62,11 @@ def together(accelerator: Any) -> Iterator[None]:
                 "to go on from the last checkpoint"
             ) from error
         raise
+
+
+def is_main() -> bool:
+    """Whether this is the first, or only, of the processes that `torchrun` and the like have started."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def leave() -> None:
