@@ -37,10 +37,9 @@ _SAVED = {CONFIG, METRICS, MODEL, OBJECTIVE}
 # Objectives that compare directions only: a prediction's length means nothing.
 _SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOracle)
 _SCALE_SAMPLES = 16_384
-# Predictions are made in batches of one size (the last is filled up), so that rounding, and with it a row's
-# result, does not depend on the rows beside it.
-_ROWS = {"cpu": 64}
-_ROWS_ELSEWHERE = 512
+# Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
+# row's result, hardly depends on the rows beside it.
+_FEW_ROWS, _ROWS = 64, 512
 _ENTRIES = 2**22  # of a batch at most
 
 Array = NDArray[Any]
@@ -234,7 +233,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         x, device = self._read(X), self._device()
         second = self._read_pair(pair, x)
-        objective, rows = copy.deepcopy(self.objective_).to(device), _rows(x, device)
+        objective, rows = copy.deepcopy(self.objective_).to(device), _rows(x)
         generator, total = Generator(device).manual_seed(0), 0.0
         pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
         with _predicting(self.network_, device):
@@ -486,7 +485,7 @@ def prediction_scale(
     rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
     products = torch.zeros(3, dtype=torch.float64)
     with _predicting(network, device):
-        for batch in data.Batches(x, _rows(x, device), device=device, rows=rows).epoch():
+        for batch in data.Batches(x, _rows(x), device=device, rows=rows).epoch():
             a, b = (part.flatten().cpu().double() for part in (batch.x, network(batch.x)))
             products += torch.stack([a @ b, b @ b, a @ a])
     inner, predicted, given = products.tolist()
@@ -723,15 +722,15 @@ def _whereabouts(network: nn.Module) -> torch.device:
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
 
 
-def _rows(x: Numbers, device: torch.device) -> int:
+def _rows(x: Numbers) -> int:
     """Samples a batch for predictions."""
-    wanted = _ROWS.get(device.type, _ROWS_ELSEWHERE)
+    wanted = _FEW_ROWS if x.shape[0] <= _FEW_ROWS else _ROWS
     return max(1, min(wanted, _ENTRIES // math.prod(x.shape[1:])))
 
 
 def _collect(network: nn.Module, call: Callable[[Tensor], Tensor], x: Numbers, device: torch.device) -> Array:
     """The results of a call for all samples, in their order."""
-    rows, results = _rows(x, device), np.empty(0, np.float32)
+    rows, results = _rows(x), np.empty(0, np.float32)
     with _predicting(network, device):
         for batch in data.Batches(x, rows, device=device).epoch():
             filling = batch.x[:1].expand(rows - len(batch.x), *batch.x.shape[1:])
