@@ -568,7 +568,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError("disk full")
 
-    monkeypatch.setattr("dcs.estimator.write_atomically", full)
+    monkeypatch.setattr("dcs._saved.write_atomically", full)
     for name in ("saved", "new"):
         with pytest.raises(OSError, match="disk full"):
             encoder.save(tmp_path / name, overwrite=True)

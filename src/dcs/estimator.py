@@ -2,22 +2,16 @@
 
 import contextlib
 import copy
-import hashlib
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
@@ -25,25 +19,31 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import data, models, objectives
 from dcs._checks import check_choice, check_integer
+from dcs._predicting import (
+    SCALE_FREE,
+    Array,
+    Numbers,
+    collect,
+    encoder_of,
+    nearest,
+    predicting,
+    prediction_scale,
+    rows_of,
+)
+from dcs._saved import (
+    FORMAT,
+    FORMAT_VERSION,
+    OBJECTIVE,
+    check_target,
+    damaged,
+    read_description,
+    read_history,
+    restore,
+    write_folder,
+)
 from dcs.masking import BlindSpot
 from dcs.training import RunError, TrainingConfig, make_network, make_objective, read_config, train
-from dcs.training.checkpoint import write_atomically
 from dcs.training.run import CONFIG, METRICS, MODEL, versions
-
-FORMAT, FORMAT_VERSION = "dcs.DenoisingEncoder", 1
-OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as SURE's sigma
-_SAVED = {CONFIG, METRICS, MODEL, OBJECTIVE}
-
-# Objectives that compare directions only: a prediction's length means nothing.
-_SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOracle)
-_SCALE_SAMPLES = 16_384
-# Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
-# row's result, hardly depends on the rows beside it.
-_FEW_ROWS, _ROWS = 64, 512
-_ENTRIES = 2**22  # of a batch at most
-
-Array = NDArray[Any]
-Numbers = Tensor | data.Samples
 
 
 class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -177,14 +177,14 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.network_, self.objective_ = network.eval(), objective.cpu()
         self.history_, self.n_iter_ = history, len(history)
         self.shape_, self._n_features_out = shape, features
-        self._scale_free = isinstance(objective, _SCALE_FREE)
+        self._scale_free = isinstance(objective, SCALE_FREE)
         self.scale_ = prediction_scale(network, objective, x, self._device())
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
-        return _collect(self.network_, encoder_of(self.network_), self._read(X), self._device())
+        return collect(self.network_, encoder_of(self.network_), self._read(X), self._device())
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
@@ -196,9 +196,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         def predict(x: Tensor) -> Tensor:
             prediction: Tensor = self.network_(x)
-            return _nearest(x, prediction) if self._scale_free else prediction
+            return nearest(x, prediction) if self._scale_free else prediction
 
-        return _collect(self.network_, predict, self._read(X), self._device())
+        return collect(self.network_, predict, self._read(X), self._device())
 
     def inverse_transform(self, Z: Any) -> Array:  # noqa: N803
         """Decode features, (n, n_components), to samples; see `scale_`."""
@@ -215,7 +215,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         z = check_array(Z, dtype=np.float32, input_name="Z")
         if z.shape[1] != self._n_features_out:
             raise ValueError(f"Z must have {self._n_features_out} columns, one a feature, got {z.shape[1]}")
-        return _collect(self.network_, lambda z: scale * decode(z), torch.tensor(z), self._device())
+        return collect(self.network_, lambda z: scale * decode(z), torch.tensor(z), self._device())
 
     def score(self, X: Any, y: object = None, pair: Any = None) -> float:  # noqa: N803, ARG002
         """Minus the objective on samples, with the same masks every time; higher is better.
@@ -233,10 +233,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         x, device = self._read(X), self._device()
         second = self._read_pair(pair, x)
-        objective, rows = copy.deepcopy(self.objective_).to(device), _rows(x)
+        objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
         generator, total = Generator(device).manual_seed(0), 0.0
         pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
-        with _predicting(self.network_, device):
+        with predicting(self.network_, device):
             for batch in data.Batches(x, rows, device=device).epoch():
                 other = None if pairs is None else next(pairs).x
                 total += float(objective(self.network_, batch.x, generator, other)) * len(batch.x)
@@ -254,27 +254,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         folder = Path(path).expanduser().absolute()
-        _check_target(folder, overwrite)
-        files = {MODEL: _tensor_file(self.network_)}
+        check_target(folder, overwrite)
+        modules = {MODEL: self.network_}
         if self.objective_ is not None and self.objective_.state_dict():
-            files[OBJECTIVE] = _tensor_file(self.objective_)
-        config = {**self._described(), "sha256": {name: _digest(content) for name, content in files.items()}}
-        files[METRICS] = "".join(_as_line(metrics) for metrics in self.history_).encode()
-        files[CONFIG] = json.dumps(config, indent=1).encode()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
-        try:
-            new = beside / "new"
-            new.mkdir()
-            for name, content in files.items():
-                write_atomically(new / name, content)
-            if folder.exists():
-                folder.rename(beside / "old")
-            new.rename(folder)
-        finally:
-            if not folder.exists() and (beside / "old").exists():
-                (beside / "old").rename(folder)
-            shutil.rmtree(beside, ignore_errors=True)
+            modules[OBJECTIVE] = self.objective_
+        write_folder(folder, modules, self._described(), self.history_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -420,7 +404,7 @@ def load(
         RunError: A file is missing, damaged or of another kind; the message says which and what to do.
     """
     folder = Path(path).expanduser()
-    about = _read_description(folder)
+    about = read_description(folder, DenoisingEncoder._get_param_names())
     if network is None and about.left_out & {"network", "network_options"}:
         raise RunError(f"{folder} was fitted with a network of your own: pass it, as load(path, network=...)")
     given: dict[str, Any] = {} if network is None else {"network": network}
@@ -429,7 +413,7 @@ def load(
     custom = bool(about.left_out & {"objective", "objective_options", "masking"})
     if objective is not None or custom:
         given |= {"objective": objective, "objective_options": None, "masking": None}
-    with _damaged(folder / CONFIG):
+    with damaged(folder / CONFIG):
         encoder = DenoisingEncoder(**{**about.parameters, **given})
         known = objective is not None or not custom
         # With an objective that is not known, the other parameters are checked beside a stand-in.
@@ -441,58 +425,17 @@ def load(
         with _seeded(config.seed):
             encoder.network_ = checked._make_network(config, about.shape).cpu().eval()
         encoder._n_features_out = _count_features(encoder.network_, about.shape)
-        _restore(encoder.network_, folder / MODEL, about.digests)
+        restore(encoder.network_, folder / MODEL, about.digests)
     if encoder.objective_ is not None and (folder / OBJECTIVE).exists():
-        _restore(encoder.objective_, folder / OBJECTIVE, about.digests)
-    encoder._scale_free = isinstance(encoder.objective_, _SCALE_FREE) if known else about.scale_free
+        restore(encoder.objective_, folder / OBJECTIVE, about.digests)
+    encoder._scale_free = isinstance(encoder.objective_, SCALE_FREE) if known else about.scale_free
     encoder.scale_ = about.scale if encoder._scale_free else 1.0
-    encoder.history_ = _read_history(folder / METRICS)
+    encoder.history_ = read_history(folder / METRICS)
     encoder.shape_, encoder.n_iter_ = about.shape, len(encoder.history_)
     encoder.n_features_in_ = math.prod(about.shape)
     if about.feature_names:
         encoder.feature_names_in_ = np.array(about.feature_names, dtype=object)
     return encoder
-
-
-def encoder_of(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What computes a network's features, (n, k): its method `encode`, or its module `encoder`."""
-    encode = getattr(network, "encode", None) or getattr(network, "encoder", None)
-    if not callable(encode):
-        raise ValueError(
-            f"network must have a method encode(x), or a module encoder, that gives the features; "
-            f"{type(network).__name__} has neither"
-        )
-    return lambda x: encode(x).flatten(1)
-
-
-def prediction_scale(
-    network: nn.Module, objective: objectives.Objective, x: Numbers, device: torch.device | None = None
-) -> float:
-    """The positive number a for which a s_hat is nearest to x, over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
-
-    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
-    Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
-
-    Args:
-        network: Trained.
-        objective: What it was trained with.
-        x: The samples it was trained on.
-        device: Where to predict; by default where the network is.
-    """
-    if not isinstance(objective, _SCALE_FREE):
-        return 1.0
-    device = _whereabouts(network) if device is None else device
-    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
-    products = torch.zeros(3, dtype=torch.float64)
-    with _predicting(network, device):
-        for batch in data.Batches(x, _rows(x), device=device, rows=rows).epoch():
-            a, b = (part.flatten().cpu().double() for part in (batch.x, network(batch.x)))
-            products += torch.stack([a @ b, b @ b, a @ a])
-    inner, predicted, given = products.tolist()
-    if predicted <= 0:
-        return 1.0
-    scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
-    return scale if 0 < scale < math.inf else 1.0
 
 
 @dataclass(frozen=True)
@@ -509,126 +452,6 @@ class _Padded:
             nn.functional.pad(x, (0, 1)), generator, valid=nn.functional.pad(inside, (0, 1))
         )
         return x_tilde[..., :-1].contiguous(), b[..., :-1].contiguous()
-
-
-class _Description(NamedTuple):
-    """What a directory says of the encoder in it."""
-
-    parameters: dict[str, Any]
-    left_out: set[str]
-    shape: tuple[int, ...]
-    scale: float | None
-    scale_free: bool
-    feature_names: list[str]
-    digests: dict[str, str]
-
-
-def _read_description(folder: Path) -> _Description:
-    """Read config.json, of either kind."""
-    if not (folder / CONFIG).is_file():
-        raise RunError(
-            f"{folder / CONFIG} does not exist: name a directory that DenoisingEncoder.save or dcs fit wrote"
-        )
-    with _damaged(folder / CONFIG):
-        config = json.loads((folder / CONFIG).read_bytes())
-        if config.get("format", FORMAT) != FORMAT or not {"parameters", "training"} & set(config):
-            raise RunError(
-                f"{folder / CONFIG} describes no encoder: fit one with DenoisingEncoder or dcs fit"
-            )
-        if config.get("format_version", 1) > FORMAT_VERSION:
-            raise RunError(f"{folder / CONFIG} is of a newer version: pip install --upgrade dcs-learn")
-        if not (folder / MODEL).is_file():
-            resumed = "so the run is not finished: dcs fit ... --resume goes on with it"
-            remedy = resumed if "training" in config else "save the encoder again"
-            raise RunError(f"{folder / MODEL} does not exist, {remedy}")
-        if "training" in config:
-            parameters = {k: v for k, v in config["training"].items() if k in _parameter_names()}
-            parameters["random_state"] = config["training"].get("seed", 0)
-        else:
-            parameters = dict(config["parameters"])
-        scale = config.get("scale")
-        if scale is not None and not 0 < float(scale) < math.inf:
-            raise ValueError(f"its scale is {scale}")
-        shape = tuple(int(length) for length in config["shape"])
-        if not shape or min(shape) < 1:
-            raise ValueError(f"its shape is {shape}")
-        return _Description(
-            parameters,
-            set(config.get("left_out", ())),
-            shape,
-            None if scale is None else float(scale),
-            bool(config.get("scale_free", False)),
-            list(config.get("feature_names", ())),
-            dict(config.get("sha256", {})),
-        )
-
-
-def _parameter_names() -> list[str]:
-    return list(DenoisingEncoder._get_param_names())
-
-
-def _restore(module: nn.Module, path: Path, digests: dict[str, str]) -> None:
-    """Load a module's tensors."""
-    content = path.read_bytes()
-    if digests.get(path.name, _digest(content)) != _digest(content):
-        raise RunError(f"{path} is damaged, its checksum differs: copy or save it again")
-    try:
-        tensors = load_tensors(content)
-    except Exception as error:  # noqa: BLE001  (damage can take any form)
-        raise RunError(f"{path} cannot be read ({error}): it is damaged; copy or save it again") from None
-    try:
-        module.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise RunError(f"{path} does not fit the network ({reason}): use the one it was made with") from None
-
-
-def _read_history(path: Path) -> list[dict[str, float]]:
-    if not path.exists():
-        return []
-    with _damaged(path):
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [{k: math.nan if v is None else v for k, v in line.items()} for line in lines]
-
-
-@contextlib.contextmanager
-def _damaged(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file leads to into one error that names it."""
-    try:
-        yield
-    except RunError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise RunError(f"{path} cannot be used ({reason}): restore it, or fit and save again") from error
-
-
-def _check_target(folder: Path, overwrite: bool) -> None:
-    """Require a directory that `save` may write."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    try:
-        ours = json.loads((folder / CONFIG).read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, TypeError, KeyError):
-        ours = False
-    if not ours or not {path.name for path in folder.iterdir()} <= _SAVED:
-        raise FileExistsError(f"{folder} exists and holds more than a saved encoder: name a new directory")
-    if not overwrite:
-        raise FileExistsError(f"{folder} holds a saved encoder: pass overwrite=True to replace it")
-
-
-def _tensor_file(module: nn.Module) -> bytes:
-    # Cloned, since tensors that share memory (tied weights) are refused.
-    return save_tensors({k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()})
-
-
-def _as_line(metrics: dict[str, float]) -> str:
-    """As in a run directory: NaN and infinities are no JSON."""
-    return json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _plain(value: object) -> object:
@@ -704,54 +527,10 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _predicting(network: nn.Module, device: torch.device) -> Iterator[None]:
-    """Evaluation mode without gradients on a device; all is as before afterwards."""
-    training, before = {module: module.training for module in network.modules()}, _whereabouts(network)
-    network.eval().to(device)
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        network.to(before)
-        for module, flag in training.items():
-            module.training = flag
-
-
-def _whereabouts(network: nn.Module) -> torch.device:
-    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
-
-
-def _rows(x: Numbers) -> int:
-    """Samples a batch for predictions."""
-    wanted = _FEW_ROWS if x.shape[0] <= _FEW_ROWS else _ROWS
-    return max(1, min(wanted, _ENTRIES // math.prod(x.shape[1:])))
-
-
-def _collect(network: nn.Module, call: Callable[[Tensor], Tensor], x: Numbers, device: torch.device) -> Array:
-    """The results of a call for all samples, in their order."""
-    rows, results = _rows(x), np.empty(0, np.float32)
-    with _predicting(network, device):
-        for batch in data.Batches(x, rows, device=device).epoch():
-            filling = batch.x[:1].expand(rows - len(batch.x), *batch.x.shape[1:])
-            result = call(torch.cat([batch.x, filling]))[: len(batch.x)].float().cpu().numpy()
-            if not results.size:
-                results = np.empty((x.shape[0], *result.shape[1:]), np.float32)
-            results[batch.rows.numpy()] = result
-    return results
-
-
-def _nearest(x: Tensor, prediction: Tensor) -> Tensor:
-    """Each prediction times the number that takes it nearest to x."""
-    a, b = x.flatten(1).cpu().double(), prediction.flatten(1).cpu().double()
-    factor = (a * b).sum(1) / (b * b).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
-    return (b * factor[:, None]).reshape(x.shape)
-
-
 def _count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
     """Try the network on two samples: how many features it gives."""
     encode, probe = encoder_of(network), torch.zeros(2, *shape)
-    with _predicting(network, torch.device("cpu")):
+    with predicting(network, torch.device("cpu")):
         try:
             features, prediction = encode(probe), network(probe)
         except (RuntimeError, ValueError, IndexError) as error:

@@ -81,7 +81,7 @@ def train_run(
     log: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train in a run directory; the result in short."""
-    from dcs.estimator import prediction_scale
+    from dcs._predicting import prediction_scale
 
     x = data.train.x
     described = {

@@ -1,0 +1,109 @@
+"""Predictions for whole data sets, and the scale that direction-only objectives leave open."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dcs import data, objectives
+
+# Objectives that compare directions only: a prediction's length means nothing.
+SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOracle)
+_SCALE_SAMPLES = 16_384
+# Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
+# row's result, hardly depends on the rows beside it.
+_FEW_ROWS, _ROWS = 64, 512
+_ENTRIES = 2**22  # of a batch at most
+
+Array = NDArray[Any]
+Numbers = Tensor | data.Samples
+
+
+def encoder_of(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What computes a network's features, (n, k): its method `encode`, or its module `encoder`."""
+    encode = getattr(network, "encode", None) or getattr(network, "encoder", None)
+    if not callable(encode):
+        raise ValueError(
+            f"network must have a method encode(x), or a module encoder, that gives the features; "
+            f"{type(network).__name__} has neither"
+        )
+    return lambda x: encode(x).flatten(1)
+
+
+def prediction_scale(
+    network: nn.Module, objective: objectives.Objective, x: Numbers, device: torch.device | None = None
+) -> float:
+    """The positive number a for which a s_hat is nearest to x, over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
+
+    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
+    Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
+
+    Args:
+        network: Trained.
+        objective: What it was trained with.
+        x: The samples it was trained on.
+        device: Where to predict; by default where the network is.
+    """
+    if not isinstance(objective, SCALE_FREE):
+        return 1.0
+    device = _whereabouts(network) if device is None else device
+    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
+    products = torch.zeros(3, dtype=torch.float64)
+    with predicting(network, device):
+        for batch in data.Batches(x, rows_of(x), device=device, rows=rows).epoch():
+            a, b = (part.flatten().cpu().double() for part in (batch.x, network(batch.x)))
+            products += torch.stack([a @ b, b @ b, a @ a])
+    inner, predicted, given = products.tolist()
+    if predicted <= 0:
+        return 1.0
+    scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
+    return scale if 0 < scale < math.inf else 1.0
+
+
+@contextlib.contextmanager
+def predicting(network: nn.Module, device: torch.device) -> Iterator[None]:
+    """Evaluation mode without gradients on a device; all is as before afterwards."""
+    training, before = {module: module.training for module in network.modules()}, _whereabouts(network)
+    network.eval().to(device)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.to(before)
+        for module, flag in training.items():
+            module.training = flag
+
+
+def rows_of(x: Numbers) -> int:
+    """Samples a batch for predictions."""
+    wanted = _FEW_ROWS if x.shape[0] <= _FEW_ROWS else _ROWS
+    return max(1, min(wanted, _ENTRIES // math.prod(x.shape[1:])))
+
+
+def collect(network: nn.Module, call: Callable[[Tensor], Tensor], x: Numbers, device: torch.device) -> Array:
+    """The results of a call for all samples, in their order."""
+    rows, results = rows_of(x), np.empty(0, np.float32)
+    with predicting(network, device):
+        for batch in data.Batches(x, rows, device=device).epoch():
+            filling = batch.x[:1].expand(rows - len(batch.x), *batch.x.shape[1:])
+            result = call(torch.cat([batch.x, filling]))[: len(batch.x)].float().cpu().numpy()
+            if not results.size:
+                results = np.empty((x.shape[0], *result.shape[1:]), np.float32)
+            results[batch.rows.numpy()] = result
+    return results
+
+
+def nearest(x: Tensor, prediction: Tensor) -> Tensor:
+    """Each prediction times the number that takes it nearest to x."""
+    a, b = x.flatten(1).cpu().double(), prediction.flatten(1).cpu().double()
+    factor = (a * b).sum(1) / (b * b).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
+    return (b * factor[:, None]).reshape(x.shape)
+
+
+def _whereabouts(network: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
