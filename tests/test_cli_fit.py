@@ -125,6 +125,42 @@ def test_denoise_writes_cleaner_pictures(run, photos, tmp_path):
     assert inside("denoise", run, photos, "--out", tmp_path / "cleaner").returncode == 1
 
 
+def test_the_data_is_never_written_to(run, photos, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "0.1,0.2,0.3\n0.3,0.1,0.2\n" * 10)
+    before = (tmp_path / "t.csv").read_bytes()
+    assert inside("fit", tmp_path / "t.csv", "--out", tmp_path / "r", "--epochs", 1, *QUICK).returncode == 0
+    for command, out in (("embed", "t.npy"), ("denoise", "t.csv")):
+        result = inside(command, tmp_path / "r", tmp_path / "t.csv", "--out", tmp_path / out, "--overwrite")
+        assert result.returncode == 1
+        assert "data itself" in result.stderr or "where the data is" in result.stderr
+    assert (tmp_path / "t.csv").read_bytes() == before
+    result = inside("denoise", run, photos, "--out", photos, "--overwrite")
+    assert (result.returncode, "where the data is" in result.stderr) == (1, True)
+
+
+def test_pictures_that_a_png_cannot_hold_or_tell_apart(tmp_path):
+    rng = np.random.default_rng(0)
+    for kind, scale in (("bright", 500), ("same", 1)):
+        (tmp_path / kind).mkdir()
+        for number in range(6):
+            image = Image.fromarray(np.float32(rng.random((8, 8)) * scale))
+            image.save(tmp_path / kind / f"{number // (1 + (kind == 'same'))}.{('tif', 'tiff')[number % 2]}")
+        out = tmp_path / f"run-{kind}"
+        assert inside("fit", tmp_path / kind, "--out", out, "--epochs", 1, *QUICK).returncode == 0
+        result = inside("denoise", out, tmp_path / kind, "--out", tmp_path / "cleaner")
+        assert result.returncode == 1
+        assert ".npy" in result.stderr
+        assert not (tmp_path / "cleaner").exists()
+
+
+def test_what_cannot_start_leaves_a_finished_run_alone(run, photos):
+    before = (run / "model.safetensors").read_bytes()
+    for option in (("--objective", "n2n"), ("--log", "wandb")):
+        result = inside("fit", photos, "--out", run, "--overwrite", *option, *QUICK)
+        assert result.returncode == 1
+    assert (run / "model.safetensors").read_bytes() == before
+
+
 def test_a_finished_run_is_safe(run, photos):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"}
     again = inside("fit", photos, "--out", run, "--epochs", EPOCHS, *QUICK)
@@ -168,7 +204,7 @@ def test_stop_and_go_on(run, photos, tmp_path, number):
     other = inside("fit", photos, "--out", out, "--epochs", str(EPOCHS), "--resume", "--rho", "0.5", *QUICK)
     assert other.returncode == 1
     assert "masking was {}, is now {'rho': 0.5}" in other.stderr
-    resumed = dcs(*command[1:], "--resume")
+    resumed = dcs("fit", photos, "--out", out, "--resume")  # the settings are the run's
     assert resumed.returncode == 0, resumed.stderr
     assert (out / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
 

@@ -530,6 +530,9 @@ class TestArrays:
         assert load(tmp_path / "a.npz", label=False).train.y is None
         np.savez(tmp_path / "b.npz", features=x, truth=y)
         assert load(tmp_path / "b.npz", label="truth").train.y.tolist() == data.train.y.tolist()
+        np.savez(tmp_path / "d.npz", x=x, labels=y)
+        with pytest.warns(DataWarning, match="labels is not used"):
+            load(tmp_path / "d.npz")
         np.savez_compressed(
             tmp_path / "c.npz", x_train=x, y_train=[1, 2, 1, 2, 1, 7], x_test=x[:2], y_test=[7, 2]
         )
@@ -705,8 +708,15 @@ class TestTables:
             (tmp_path / "a.csv").write_text(f"1,{gap},3\n4,5,6\n7,8,9\n")
             with pytest.raises(DataError, match=r"a\.csv"):
                 load(tmp_path / "a.csv")
-        (tmp_path / "a.csv").write_text("0,1,2\n0.5,0.25,0.125\n")
-        with pytest.raises(DataError, match="is that a sample, or a header"):
+        for first in ("0,1,2", "ERR,0.3,0.5", "0.3,1.2.3,0.5"):
+            (tmp_path / "a.csv").write_text(f"{first}\n0.5,0.25,0.125\n1,2,3\n")
+            with pytest.raises(DataError, match="is that a sample, or a header"):
+                load(tmp_path / "a.csv")
+        (tmp_path / "a.csv").write_text(",a,b\n0,0.1,0.2\n1,0.3,0.4\n")
+        with pytest.raises(DataError, match="a column without a name"):
+            load(tmp_path / "a.csv")
+        (tmp_path / "a.csv").write_text("# label,a\n0,0.1\n1,0.3\n")
+        with pytest.raises(DataError, match="label='label'"):
             load(tmp_path / "a.csv")
 
     def test_rows_with_more_fields_than_the_others(self, tmp_path):
@@ -784,6 +794,9 @@ class TestTorchDatasets:
         assert torch.equal(data.train.y, y)
         assert torch.equal(load(torch.utils.data.TensorDataset(x, y), resident=False).train.y, y)
         assert load(torch.utils.data.TensorDataset(x, y - 7)).classes == ("-7", "-6", "-5")
+
+        with pytest.warns(DataWarning, match="they are left out"):
+            assert load(torch.utils.data.TensorDataset(torch.rand(30, 2), torch.arange(30))).train.y is None
 
     def test_an_item_that_fails(self):
         class Broken(torch.utils.data.Dataset):

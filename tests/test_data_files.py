@@ -779,6 +779,8 @@ def test_hidden_and_linked_files(tmp_path):
     save(tmp_path / "e.png", ints(5, 7))
     (root / "linked.png").symlink_to(tmp_path / "e.png")
     assert list(read_folder(root).train.names) == ["a.png", "link/d.png", "linked.png"]
+    (root / "link2").symlink_to(tmp_path / "outside", target_is_directory=True)
+    assert list(read_folder(root).train.names) == ["a.png", "link/d.png", "link2/d.png", "linked.png"]
     (root / "broken.png").symlink_to(tmp_path / "nowhere.png")
     fails(lambda: read_folder(root), named(root / "broken.png"), "broken link", "remove it")
 

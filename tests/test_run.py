@@ -361,11 +361,12 @@ def test_another_environment_is_told(stopped):
 
 
 def test_used_directories_are_left_alone(whole, stopped):
-    for folder, state in ((whole, "a finished"), (stopped, "an unfinished")):
+    for folder, state in (
+        (whole, "a finished run: name another directory"),
+        (stopped, "an unfinished run: go on with --resume"),
+    ):
         before = contents(folder)
-        with pytest.raises(
-            RunError, match=f"holds {state} run: go on with --resume, or anew with --overwrite"
-        ):
+        with pytest.raises(RunError, match=f"holds {state}, or begin anew with --overwrite"):
             fit(folder)
         assert contents(folder) == before
         (folder / ".lock").unlink()

@@ -1,6 +1,7 @@
 """The `dcs` command."""
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -27,6 +28,7 @@ app.add_typer(datasets.app, name="datasets")
 
 def main() -> None:
     """Run the command; what a user can mend is one line on stderr and exit code 1."""
+    warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dcs.data import Dataset, Samples
 from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
-from dcs.training.loggers import Logger, make_logger
+from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -90,6 +90,8 @@ def train_run(
         "training": config.model_dump(mode="json"),
     }
     network, objective = make_network(config, data.shape), make_objective(config, data.shape)
+    for name in log:
+        check_logger(name)
     main = is_main()
     with ShownRun(out, described, resume=resume, overwrite=overwrite, main=main, log=log) as run:
         if run.finished:
@@ -108,7 +110,7 @@ def train_run(
         "run": str(out),
         "already_finished": False,
         "epochs": int(last.get("epoch", -1)) + 1,
-        "loss": last.get("loss", float("nan")),
+        "loss": last.get("loss"),
         "validation_loss": last.get("validation_loss"),
     }
 

@@ -100,7 +100,9 @@ def fit(
     from dcs.training import read_config
     from dcs.training.processes import is_main
 
-    given = _read_settings(config) | _assignments(settings or [])
+    stored = out / "config.json"
+    given = _read_settings(stored) if resume and stored.is_file() else {}
+    given |= _read_settings(config) | _assignments(settings or [])
     options = {
         "objective": objective,
         "network": network,
@@ -119,6 +121,10 @@ def fit(
     if variant is not None:
         given["objective_options"] = {**given.get("objective_options", {}), "variant": variant}
     checked = read_config(given)
+    if checked.objective == "n2n":
+        raise ValueError(
+            "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
+        )
     loaded = _load(data, root, noise, data_seed, label, mixed, size)
     source = {"source": _absolute(data), "noise": noise, "seed": data_seed if noise else None, "size": size}
     from dcs.cli._training import estimate, train_run
@@ -136,8 +142,12 @@ def fit(
     elif result["already_finished"]:
         typer.echo(f"{out} is finished: there is nothing to resume")
     else:
-        typer.echo(f"{out} is finished after {result['epochs']} epochs, loss {result['loss']:.4f}")
-        typer.echo(f"next: dcs embed {out} {data} --out features.npy")
+        loss = "" if result["loss"] is None else f", loss {result['loss']:.4f}"
+        typer.echo(f"{out} is finished after {result['epochs']} epochs{loss}")
+        asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
+        asked["mixed"] = None if mixed is Mixed.error else str(mixed)
+        again = "".join(f" --{name} {value}" for name, value in asked.items() if value is not None)
+        typer.echo(f"next: dcs embed {out} {data} --out features.npy{again}")
 
 
 def embed(
@@ -164,8 +174,8 @@ def embed(
     import dcs
 
     index = out.with_suffix(".csv")
-    _check_output(out, ".npy", overwrite)
-    _check_output(index, ".csv", overwrite)
+    _check_output(out, ".npy", overwrite, data)
+    _check_output(index, ".csv", overwrite, data)
     encoder = dcs.load(run)
     loaded = _load(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
     text = io.StringIO()
@@ -205,7 +215,9 @@ def denoise(
 
     as_array = out.suffix.lower() == ".npy"
     if as_array:
-        _check_output(out, ".npy", overwrite)
+        _check_output(out, ".npy", overwrite, data)
+    elif _is_within(out, data):
+        raise ValueError(f"{out} is where the data is: name another folder")
     elif out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
         raise ValueError(f"{out} is there already: name a new folder, or pass --overwrite")
     encoder = dcs.load(run)
@@ -221,13 +233,20 @@ def denoise(
         raise ValueError(
             f"out must be a .npy file for this data, got {out}: a folder is for folders of images"
         )
+    targets = {name: Path(name).with_suffix(".png") for name in names}
+    if len(set(targets.values())) < len(names):
+        raise ValueError(f"some files of {data} differ only in their suffix: write to a .npy file instead")
     count = 0
     for _, split in parts:
         for start in range(0, len(split), 256):
             rows = range(start, min(start + 256, len(split)))
-            images = encoder.denoise(_rows(split.x, rows))
-            for row, image in zip(rows, images, strict=True):
-                _write_png(out / Path(split.names[row]).with_suffix(".png"), image)
+            noisy = _rows(split.x, rows)
+            if float(noisy.min()) < 0 or float(noisy.max()) > 1:
+                raise ValueError(
+                    f"{data} has pixels outside 0 to 1, which PNG files cannot hold: write to a .npy"
+                )
+            for row, image in zip(rows, encoder.denoise(noisy), strict=True):
+                _write_png(out / targets[split.names[row]], image)
                 count += 1
     typer.echo(f"{out}: {count} images")
 
@@ -235,6 +254,8 @@ def denoise(
 def _read_settings(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    if path.suffix not in (".toml", ".json"):
+        raise ValueError(f"config must be a .toml or .json file, got {path}")
     text = path.read_text(encoding="utf-8")
     try:
         settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
@@ -334,9 +355,17 @@ def _absolute(data: str) -> str:
     return str(path.absolute()) if path.exists() else data
 
 
-def _check_output(path: Path, suffix: str, overwrite: bool) -> None:
+def _is_within(path: Path, data: str) -> bool:
+    """Whether writing there would change the data."""
+    source = Path(data).expanduser().resolve()
+    return source.exists() and (path.resolve() == source or source in path.resolve().parents)
+
+
+def _check_output(path: Path, suffix: str, overwrite: bool, data: str) -> None:
     if path.suffix.lower() != suffix:
         raise ValueError(f"out must end in {suffix}, got {path}")
+    if _is_within(path, data):
+        raise ValueError(f"{path} is the data itself, or in its folder: name another file")
     if path.exists() and not overwrite:
         raise ValueError(f"{path} is there already: name another file, or pass --overwrite")
     if not path.absolute().parent.is_dir():

@@ -87,13 +87,13 @@ def _find(folder: Path) -> tuple[list[str], bool]:
     images: list[str] = []
     recordings: list[str] = []
     others: list[str] = []
-    entered: set[str] = set()
+    above: dict[str, set[str]] = {}
     for directory, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
-        real = os.path.realpath(directory)
-        if real in entered:  # by another link, or by one that leads back
+        real, outer = os.path.realpath(directory), above.get(os.path.dirname(directory), set())
+        if real in outer:  # a link that leads back
             folders.clear()
             continue
-        entered.add(real)
+        above[directory] = outer | {real}
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in (Path(directory, name) for name in files if not name.startswith(".")):
             if file.suffix.lower() not in IMAGE_SUFFIXES + AUDIO_SUFFIXES:

@@ -1,5 +1,6 @@
 """torch's own data sets as data."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 
 from dcs._progress import progress
 from dcs.data._arrays import from_array
-from dcs.data._dataset import DataError, Dataset, Samples, Split
+from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._tables import number_labels
 
 
@@ -75,7 +76,11 @@ def from_torch(items: TorchDataset[Any], resident: bool | None) -> Dataset:
         x = from_array(items.tensors[0], where, resident)
         if len(items.tensors) == 1 or items.tensors[1].is_floating_point() or items.tensors[1].ndim != 1:
             return Dataset(where, Split(x))
-        numbers, classes = number_labels(items.tensors[1].tolist(), where)
+        try:
+            numbers, classes = number_labels(items.tensors[1].tolist(), where)
+        except DataError as error:
+            warnings.warn(f"{error}; they are left out", DataWarning, stacklevel=4)
+            return Dataset(where, Split(x))
         return Dataset(where, Split(x, torch.from_numpy(numbers)), None, classes)
     samples = ItemSamples(items, where)
     if not resident:

@@ -193,6 +193,9 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
                 f"pass the array"
             )
         splits["train"] = arrays[data], arrays.get(key)
+        unused = [name for name in arrays if name not in (data, key)]
+        if unused:
+            warnings.warn(f"{path}: {', '.join(unused)} is not used", DataWarning, stacklevel=4)
     if label is False:
         splits = {split: (x, None) for split, (x, _) in splits.items()}
     values = [label for _, y in splits.values() if y is not None for label in y.ravel().tolist()]

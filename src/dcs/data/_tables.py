@@ -32,7 +32,7 @@ class Table(NamedTuple):
 def read_csv(path: Path, label: Label = None) -> Table:
     """Read a CSV file, separated by commas, semicolons or tabs.
 
-    Its first line names the columns if some column has text there and a number in the line below.
+    A first line of text alone names the columns.
 
     Args:
         path: The file.
@@ -49,6 +49,7 @@ def read_csv(path: Path, label: Label = None) -> Table:
             rows = csv.reader(itertools.chain(start, lines), delimiter=separator)
             first, second = next(rows), next(rows, [])
             header = _is_header(path, first, second)
+            first[0] = first[0].lstrip("# ") if header else first[0]  # as NumPy writes it
             names = [field.strip() for field in first] if header else [str(i) for i in range(len(first))]
             column = _label_column(str(path), names, label, header)
             labels = []
@@ -172,15 +173,25 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
-    below = [*second, *[""] * (len(first) - len(second))]
-    if any(_is_text(name) and _is_number(value) for name, value in zip(first, below, strict=False)):
+    """Whether the first line names the columns; refused where it cannot be told: a sample might be lost."""
+    text = [_is_text(field) for field in first]
+    if any(text) and not any(_is_number(field) for field in first):
+        if not all(text):
+            raise DataError(f"{path} has a column without a name, an index perhaps: name it, or leave it out")
         return True
-    if len(first) > 2 and first == [str(number) for number in range(len(first))]:
+    ambiguous = len(first) > 2 and first == [str(number) for number in range(len(first))]
+    ambiguous |= any(_is_number(value) for value, is_text in zip(second, text, strict=False) if is_text)
+    if ambiguous:
         raise DataError(
-            f"{path} begins with 0, 1, 2, ...: is that a sample, or a header? Give the columns names, or "
-            f"write it without a header"
+            f"{path} begins with {separated(first)}: is that a sample, or a header? Give all columns names, "
+            f"or none, and mend what is no number"
         )
-    return all(_is_text(name) for name in first)
+    return False
+
+
+def separated(fields: list[str]) -> str:
+    """The first few of some fields, for an error."""
+    return ", ".join(fields[:5]) + (", ..." if len(fields) > 5 else "")
 
 
 def _is_text(field: str) -> bool:

@@ -26,8 +26,9 @@ class TensorBoard:
     """Writes event files into the run directory: `tensorboard --logdir RUN`."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        module = require("torch.utils.tensorboard", "tensorboard", "logging to TensorBoard")
-        self.writer = module.SummaryWriter(folder / "tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(folder / "tensorboard")
         self.writer.add_text("config", str(config))
 
     def log(self, metrics: Metrics) -> None:
@@ -45,7 +46,8 @@ class WeightsAndBiases:
     """Logs to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        wandb = require("wandb", "wandb", "logging to Weights & Biases")
+        import wandb
+
         self.run = wandb.init(dir=folder, config=config, name=folder.name)
 
     def log(self, metrics: Metrics) -> None:
@@ -63,7 +65,14 @@ LOGGERS: dict[str, Callable[[Path, dict[str, Any]], Logger]] = {
 }
 
 
+def check_logger(name: str) -> None:
+    """Require a logger that is known and installed."""
+    check_choice("log", name, LOGGERS)
+    module = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}[name]
+    require(module, name, f"logging to {name}")
+
+
 def make_logger(name: str, folder: Path, config: dict[str, Any]) -> Logger:
     """Make a logger by its name in `LOGGERS`."""
-    check_choice("log", name, LOGGERS)
+    check_logger(name)
     return LOGGERS[name](folder, config)

@@ -211,8 +211,9 @@ class Run:
         if found and not _is_config(self.folder / CONFIG):
             raise RunError(f"{self.folder} holds other files, such as {found[0]}: name a new directory")
         if found and not self.overwrite and not self.resume:
+            remedy = "name another directory" if self.finished else "go on with --resume"
             state = "a finished run" if self.finished else "an unfinished run"
-            raise RunError(f"{self.folder} holds {state}: go on with --resume, or anew with --overwrite")
+            raise RunError(f"{self.folder} holds {state}: {remedy}, or begin anew with --overwrite")
 
     def _describe(self, epoch: int) -> None:
         """Write the configuration, and drop the metrics of epochs that will be run again."""
