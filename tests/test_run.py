@@ -371,7 +371,7 @@ def test_used_directories_are_left_alone(whole, stopped):
         assert contents(folder) == before
         (folder / ".lock").unlink()
         before = contents(folder)
-        with pytest.raises(RunError, match=f"holds {state} run"):
+        with pytest.raises(RunError, match=f"holds {state}"):
             fit(folder)
         assert contents(folder) == before
 
