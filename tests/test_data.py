@@ -834,6 +834,7 @@ class TestTorchDatasets:
             (["text"], "gives str"),
             ([np.zeros(2), np.zeros(3)], r"at 1, \(3,\)"),
             ([np.array(["a"])], "numbers"),
+            ([np.zeros(2, np.uint8), np.zeros(2)], "has float64 at 1, unlike before"),
             ([np.zeros(2), np.array([1, np.nan])], r"Items\[1\]"),
         ],
     )

@@ -785,6 +785,17 @@ def test_hidden_and_linked_files(tmp_path):
     fails(lambda: read_folder(root), named(root / "broken.png"), "broken link", "remove it")
 
 
+def test_scales_are_not_mixed(tmp_path):
+    files = [save(tmp_path / "a.tif", np.float32(ints(5, 7))), save(tmp_path / "b.png", ints(5, 7))]
+    for mixed in ("error", "crop"):
+        fails(
+            lambda mixed=mixed: read_images(files, mixed=mixed),
+            "different scales",
+            "floating point",
+            "one kind",
+        )
+
+
 def test_other_files_are_not_skipped_in_silence(tmp_path):
     save(tmp_path / "a.png", ints(5, 7))
     (tmp_path / "Thumbs.db").touch()

@@ -33,6 +33,7 @@ _PLANES = 284  # TIFF tag; 2 says that each channel is stored apart
 class _Header(NamedTuple):
     size: tuple[int, int]
     colour: bool
+    floating: bool
 
 
 def read_images(
@@ -71,6 +72,9 @@ def read_images(
         check_integer("the height in size", size[0], at_least=1)
         check_integer("the width in size", size[1], at_least=1)
     headers = scan_files(files, _read_header, "scanning images")
+    if len({header.floating for header in headers}) > 1:
+        kinds = list_kinds(["floating point" if header.floating else "integers" for header in headers], files)
+        raise DataError(f"images of different scales are mixed: {kinds}: convert them to one kind first")
     colour = _agree_on_colour(files, [header.colour for header in headers], mixed)
     height, width = _agree_on_size(files, [header.size for header in headers], mixed, size)
     decode = partial(_decode, colour=colour, size=(height, width), mixed=mixed)
@@ -124,7 +128,7 @@ def _read_header(file: Path) -> _Header:
         width, height = image.size
         if image.format != "TIFF" and _orientation(image) > 4:  # Pillow gives TIFF images upright
             width, height = height, width
-        return _Header((height, width), not _is_grey(image))
+        return _Header((height, width), not _is_grey(image), image.mode == "F")
 
 
 def _decode(file: Path, *, colour: bool, size: tuple[int, int], mixed: str) -> Tensor:

@@ -27,6 +27,7 @@ class ItemSamples(Samples):
             raise DataError(f"{where} has no length: use a map-style data set, with __len__") from error
         if not count:
             raise DataError(f"{where} is empty: at least one sample is needed")
+        self.pixels: str | None = None
         self.shape = (count, *self._sample(0).shape)
 
     def read(self, indices: Sequence[int]) -> Tensor:
@@ -61,6 +62,13 @@ class ItemSamples(Samples):
                 f"{self.where} gives {type(item).__name__} at {index}: its items must be tensors or arrays, "
                 f"or tuples that begin with one; convert pictures with numpy.asarray"
             )
+        dtype = str(item.dtype).rpartition(".")[2]
+        pixels = dtype if dtype in ("uint8", "uint16") else ""  # which are scaled
+        if self.pixels not in (None, pixels):
+            raise DataError(
+                f"{self.where} has {dtype} at {index}, unlike before: convert all items to one type"
+            )
+        self.pixels = pixels
         sample = from_array(item[None], f"{self.where}[{index}]", resident=True)
         return sample[0]
 
