@@ -44,13 +44,23 @@ def same(one, other):
 
 
 def by_hand(
-    x, objective, *, epochs, seed=0, batch_size=64, lr=1e-3, pair=None, validation=0.0, each_step=None
+    x,
+    objective,
+    *,
+    epochs,
+    seed=0,
+    batch_size=64,
+    lr=1e-3,
+    pair=None,
+    validation=0.0,
+    each_step=None,
+    fused=True,
 ):
     """The loop as the documentation tells it, in plain torch."""
     model = models.build("mlp", x.shape[1:], 10, seed=seed, hidden=(32,))
     order, noise = seeded(seed), seeded(seed)
     rows = torch.randperm(len(x), generator=order)[round(validation * len(x)) :]
-    adam = torch.optim.Adam(model.parameters(), lr=lr)
+    adam = torch.optim.Adam(model.parameters(), lr=lr, fused=fused)
     for _ in range(epochs):
         shuffled = rows[torch.randperm(len(rows), generator=order)]
         torch.randint(2**62, (), generator=order)
@@ -161,6 +171,25 @@ def test_equals_a_loop_by_hand(name, validation):
     x = digits()
     model, _ = run(x, objective=name, max_epochs=3, seed=5, validation=validation)
     assert same(model, by_hand(x, objectives.get(name), epochs=3, seed=5, validation=validation))
+
+
+def test_the_fused_step_is_adams():
+    x = digits()
+    model, _ = run(x, objective="mse", max_epochs=3)
+    plain = by_hand(x, objectives.MSE(), epochs=3, fused=False)
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.01])
+def test_a_scaled_loss_gives_the_same_steps(clip_norm, monkeypatch):
+    """The scale is a power of two, so that nothing is rounded."""
+    x = digits(200)
+    plain, history = run(x, objective="dcs", max_epochs=2, clip_norm=clip_norm)
+    monkeypatch.setattr(loop, "GradScaler", lambda device, **_: torch.amp.GradScaler(device))
+    scaled, its_history = run(x, objective="dcs", max_epochs=2, clip_norm=clip_norm)
+    assert same(plain, scaled)
+    assert [m["gradient_norm"] for m in history] == [m["gradient_norm"] for m in its_history]
 
 
 def test_pair_is_used_and_stays_beside_its_row():

@@ -17,7 +17,7 @@ SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOr
 _SCALE_SAMPLES = 16_384
 # Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
 # row's result, hardly depends on the rows beside it.
-_FEW_ROWS, _ROWS = 64, 512
+_FEW_ROWS, _ROWS = 64, 1024
 _ENTRIES = 2**22  # of a batch at most
 
 Array = NDArray[Any]
@@ -90,12 +90,16 @@ def collect(network: nn.Module, call: Callable[[Tensor], Tensor], x: Numbers, de
     rows, results = rows_of(x), np.empty(0, np.float32)
     with predicting(network, device):
         for batch in data.Batches(x, rows, device=device).epoch():
-            filling = batch.x[:1].expand(rows - len(batch.x), *batch.x.shape[1:])
-            result = call(torch.cat([batch.x, filling]))[: len(batch.x)].float().cpu().numpy()
+            result = call(_filled(batch.x, rows))[: len(batch.x)].float().cpu().numpy()
             if not results.size:
                 results = np.empty((x.shape[0], *result.shape[1:]), np.float32)
             results[batch.rows.numpy()] = result
     return results
+
+
+def _filled(x: Tensor, rows: int) -> Tensor:
+    """As many rows as asked for, the first one again and again in place of those that x lacks."""
+    return x if len(x) == rows else torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])])
 
 
 def nearest(x: Tensor, prediction: Tensor) -> Tensor:

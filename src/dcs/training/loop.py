@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from dcs.data import Batches, Samples
 from dcs.objectives import SURE, Objective
@@ -120,11 +121,10 @@ class _Trainer:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self.parameters:
             raise ValueError("model has no parameters to train: give one that has, with requires_grad")
-        # Without weight decay, AdamW is Adam.
-        adam = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
-        self.optimizer = accelerator.prepare(adam)
-        # The model itself is not prepared: that would change its `forward`, and turn autocast on where an
-        # objective turned it off.
+        self.optimizer = _adam(parameters, config)
+        # Accelerate does not prepare these: it would change the model's `forward`, turn autocast on where an
+        # objective turned it off, and look for packages in every step.
+        self.scaler = GradScaler(device.type, enabled=config.precision == "fp16")
         self.model: nn.Module = torch.compile(model) if config.compile else model  # type: ignore[assignment]
         if accelerator.num_processes > 1:
             self.model = Joint(self.model, accelerator)
@@ -153,16 +153,17 @@ class _Trainer:
         with self.accelerator.autocast():
             loss = self.objective(self.model, x, self.noise, self._pair(rows))
         value = self._finite("loss", loss)
-        self.accelerator.backward(loss)
+        self.scaler.scale(loss).backward()
         average_gradients(self.objective.parameters(), self.accelerator)
         batch = self.at.batch + 1
         if self.config.clip_norm is not None or batch == len(self.batches):
-            norm = self.accelerator.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
-            # With a scaler, a gradient that is not finite is left out and the scale is lowered.
-            scaled = self.accelerator.scaler is not None
-            norm = float(norm) if scaled else self._finite("gradient", norm)
+            self.scaler.unscale_(self.optimizer)
+            length = nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
+            # A scaler leaves out a gradient that is not finite, and lowers the scale.
+            norm = float(length) if self.scaler.is_enabled() else self._finite("gradient", length)
             self.at = self.at._replace(gradient_norm=norm)
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         if self.average is not None and self.config.ema is not None:
             for name, weights in self.network.state_dict().items():
                 if weights.is_floating_point():
@@ -236,12 +237,11 @@ class _Trainer:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on as if nothing had happened."""
-        scaler = self.accelerator.scaler
         return {
             "model": self.network.state_dict(),
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "scaler": scaler.state_dict() if scaler is not None else None,
+            "scaler": self.scaler.state_dict(),
             "average": self.average,
             "best": self.best,
             "epoch_order": self.epoch_order,
@@ -264,8 +264,8 @@ class _Trainer:
         self.network.load_state_dict(state["model"])
         self.objective.load_state_dict(state["objective"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if state["scaler"] is not None and self.accelerator.scaler is not None:
-            self.accelerator.scaler.load_state_dict(state["scaler"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
         self.average, self.best = (self._to_device(state[name]) for name in ("average", "best"))
         self.epoch_order = state["epoch_order"]
         self.order.set_state(state["epoch_order"])
@@ -309,6 +309,7 @@ def _engine(config: TrainingConfig) -> Iterator[Any]:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState, PartialState
 
+    _keep_freed_memory()
     threads = torch.get_num_threads()
     states = [AcceleratorState._shared_state, PartialState._shared_state]
     found = [dict(state) for state in states]
@@ -334,6 +335,23 @@ def _engine(config: TrainingConfig) -> Iterator[Any]:
         for state, before in zip(states, found, strict=True):
             state.clear()
             state.update(before)
+
+
+def _adam(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """AdamW, which without weight decay is Adam, in one kernel where there is one: a tenth of a step less."""
+    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+    return torch.optim.AdamW(
+        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
+    )
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc's malloc keep what a step frees for the next one, up to 64 MB of it.
+
+    It begins by giving blocks above 128 kB back to the system, so that each step pays for thousands of page
+    faults. Freeing a block that is just below 32 MB, which is never touched, teaches it otherwise.
+    """
+    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 def _global_generators(device: torch.device) -> list[Generator]:
