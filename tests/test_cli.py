@@ -56,14 +56,14 @@ def test_the_demo_says_who_won_and_by_how_much():
     """The clean target, which knows too much, does not count."""
     assert findings((85.0, 86.0), (82.0, 83.1)) == [
         "Features: dcs, 85.5 %, is ahead of the best of the others, n2v, 82.5 %, "
-        "in all likelihood not by chance.",
+        "and not by chance (t-test, 95 %).",
         "Denoising: dcs, 0.855, is ahead of the best of the others, n2v, 0.825, "
-        "in all likelihood not by chance.",
+        "and not by chance (t-test, 95 %).",
         "dcs (paper), the algorithm to the letter, reads 80.0 %: with six masked entries a digit "
         "its weight 1/k is a gamble, which is why dcs weighs by k.",
     ]
     lost, _ = findings((82.0, 83.1), (85.0, 86.0))
-    assert "82.5 %, is behind the best of the others, n2v, 85.5 %, in all likelihood" in lost
+    assert "82.5 %, is behind the best of the others, n2v, 85.5 %, and not by chance" in lost
     level, _ = findings((82.0, 84.0), (84.0, 83.0))
     assert "is level with the best of the others, n2v, 83.5 %, within the spread" in level
     once, _ = findings((82.0,), (81.0,), (81.0,))

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 
 import joblib
 import numpy as np
@@ -645,3 +646,25 @@ def test_a_run_directory_is_read(objective, tmp_path):
     # The same settings and data give the same weights, whichever way they are given.
     params = {k: v for k, v in scaled.get_params().items() if k != "resident"}
     np.testing.assert_array_equal(DenoisingEncoder(**params).fit(x).transform(x), scaled.transform(x))
+
+
+@pytest.mark.parametrize("objective", ["dcs", "mse"])
+def test_data_in_other_units_is_warned_of(objective, tmp_path):
+    pixels = np.random.RandomState(0).randint(0, 256, (40, 6, 6)).astype(np.uint8)
+    encoder = DenoisingEncoder(objective=objective, max_epochs=1, network_options={"hidden": (8,)}).fit(
+        pixels
+    )
+    assert encoder.largest_ == 1
+    encoder.save(tmp_path / "saved")
+    for fitted in (encoder, dcs.load(tmp_path / "saved")):
+        with pytest.warns(
+            dcs.data.DataWarning, match=r"X goes up to 255, what was fitted up to 1: are the units"
+        ):
+            fitted.transform(pixels.astype(float))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted.transform(pixels)
+            fitted.denoise(pixels / 255.0)
+            fitted.transform(np.zeros_like(pixels))
+    with pytest.warns(dcs.data.DataWarning, match="X goes up to 1, what was fitted up to 255"):
+        encoder.fit(pixels.astype(float)).transform(pixels)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from dcs import data, objectives
 # Objectives that compare directions only: a prediction's length means nothing.
 SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOracle)
 _SCALE_SAMPLES = 16_384
+_OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
 # Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
 # row's result, hardly depends on the rows beside it.
 _FEW_ROWS, _ROWS = 64, 1024
@@ -63,6 +65,25 @@ def prediction_scale(
         return 1.0
     scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
     return scale if 0 < scale < math.inf else 1.0
+
+
+def largest_value(x: Numbers) -> float:
+    """The largest absolute value of the data, or of a few samples of data that is not in memory."""
+    if isinstance(x, data.Samples):
+        x = x.read(range(0, x.shape[0], -(-x.shape[0] // _FEW_ROWS)))
+    return max(abs(float(extreme)) for extreme in torch.aminmax(x))
+
+
+def check_units(x: Numbers, fitted: float | None) -> None:
+    """Warn of data in other units than what was fitted, by its largest value."""
+    here = 0.0 if isinstance(x, data.Samples) else largest_value(x)
+    if fitted and here and not 1 / _OTHER_UNITS < here / fitted < _OTHER_UNITS:
+        warnings.warn(
+            f"X goes up to {here:.3g}, what was fitted up to {fitted:.3g}: are the units the same? 8- and "
+            f"16-bit unsigned integers are scaled to 0…1, other numbers are taken as they are",
+            data.DataWarning,
+            stacklevel=4,
+        )
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ class Description(NamedTuple):
     shape: tuple[int, ...]
     scale: float | None
     scale_free: bool
+    largest: float | None
     feature_names: list[str]
     digests: dict[str, str]
 
@@ -58,8 +59,10 @@ def read_description(folder: Path, names: Collection[str]) -> Description:
             parameters["random_state"] = config["training"].get("seed", 0)
         else:
             parameters = dict(config["parameters"])
-        scale = config.get("scale")
-        if scale is not None and not 0 < float(scale) < math.inf:
+        scale, largest = (
+            None if config.get(name) is None else float(config[name]) for name in ("scale", "largest")
+        )
+        if scale is not None and not 0 < scale < math.inf:
             raise ValueError(f"its scale is {scale}")
         shape = tuple(int(length) for length in config["shape"])
         if not shape or min(shape) < 1:
@@ -68,8 +71,9 @@ def read_description(folder: Path, names: Collection[str]) -> Description:
             parameters,
             set(config.get("left_out", ())),
             shape,
-            None if scale is None else float(scale),
+            scale,
             bool(config.get("scale_free", False)),
+            largest,
             list(config.get("feature_names", ())),
             dict(config.get("sha256", {})),
         )

@@ -23,8 +23,10 @@ from dcs._predicting import (
     SCALE_FREE,
     Array,
     Numbers,
+    check_units,
     collect,
     encoder_of,
+    largest_value,
     nearest,
     predicting,
     prediction_scale,
@@ -90,6 +92,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_iter_: Epochs run.
         shape_: Of one sample.
         scale_: What `inverse_transform` multiplies by, where the objective sees directions only; 1 elsewhere.
+        largest_: Largest absolute value of what was fitted; data in other units is warned of.
         n_features_in_: Entries of a sample.
         feature_names_in_: Names of the columns, if X had any.
 
@@ -103,6 +106,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     network_: nn.Module
     objective_: objectives.Objective | None
     scale_: float | None
+    largest_: float | None
     _scale_free: bool
 
     def __init__(
@@ -179,6 +183,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.shape_, self._n_features_out = shape, features
         self._scale_free = isinstance(objective, SCALE_FREE)
         self.scale_ = prediction_scale(network, objective, x, self._device())
+        self.largest_ = largest_value(x)
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
@@ -344,6 +349,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if not fitting:
             if shape != self.shape_:
                 raise ValueError(f"X must have samples of shape {self.shape_}, as fitted, got {shape}")
+            check_units(x, self.largest_)
         elif isinstance(source, TorchDataset) or len(shape) > 1:
             self.n_features_in_ = math.prod(shape)
             self.__dict__.pop("feature_names_in_", None)
@@ -383,6 +389,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "shape": list(self.shape_),
             "scale": self.scale_,
             "scale_free": self._scale_free,
+            "largest": self.largest_,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
             "versions": versions(),
         }
@@ -430,6 +437,7 @@ def load(
         restore(encoder.objective_, folder / OBJECTIVE, about.digests)
     encoder._scale_free = isinstance(encoder.objective_, SCALE_FREE) if known else about.scale_free
     encoder.scale_ = about.scale if encoder._scale_free else 1.0
+    encoder.largest_ = about.largest
     encoder.history_ = read_history(folder / METRICS)
     encoder.shape_, encoder.n_iter_ = about.shape, len(encoder.history_)
     encoder.n_features_in_ = math.prod(about.shape)

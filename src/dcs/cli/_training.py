@@ -81,7 +81,7 @@ def train_run(
     log: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train in a run directory; the result in short."""
-    from dcs._predicting import prediction_scale
+    from dcs._predicting import largest_value, prediction_scale
 
     x = data.train.x
     described = {
@@ -104,7 +104,8 @@ def train_run(
             raise typer.Exit(128 + stopped.signal_number) from None
         finally:
             leave()
-        run.finish(network.state_dict(), scale=prediction_scale(network, objective, x))
+        scale = prediction_scale(network, objective, x)
+        run.finish(network.state_dict(), scale=scale, largest=largest_value(x))
     last = history[-1] if history else {}
     return {
         "run": str(out),

@@ -108,6 +108,8 @@ def _cosines(trials: "list[Result]") -> list[float]:
 
 def _findings(results: "Results", oracles: tuple[str, ...]) -> list[str]:
     """What the table says of dCS against the best of the others, whichever way it went."""
+    from scipy.stats import t
+
     others = {name: trials for name, trials in results.items() if name != "dcs" and name not in oracles}
     findings = []
     for what, read, digits, unit in (("Features", _accuracies, 1, " %"), ("Denoising", _cosines, 3, "")):
@@ -119,10 +121,10 @@ def _findings(results: "Results", oracles: tuple[str, ...]) -> list[str]:
         gap = statistics.mean(gaps)
         if len(gaps) < 2:
             word, why = "ahead of" if gap > 0 else "behind", "; one seed proves nothing: try --seeds 5"
-        elif abs(gap) <= 2 * statistics.stdev(gaps) / len(gaps) ** 0.5:
+        elif abs(gap) <= t.ppf(0.975, len(gaps) - 1) * statistics.stdev(gaps) / len(gaps) ** 0.5:
             word, why = "level with", ", within the spread of the seeds"
         else:
-            word, why = "ahead of" if gap > 0 else "behind", ", in all likelihood not by chance"
+            word, why = "ahead of" if gap > 0 else "behind", ", and not by chance (t-test, 95 %)"
         mean = f"{statistics.mean(ours):.{digits}f}{unit}"
         best_mean = f"{statistics.mean(theirs[best]):.{digits}f}{unit}"
         findings.append(f"{what}: dcs, {mean}, is {word} the best of the others, {best}, {best_mean}{why}.")
