@@ -6,8 +6,9 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.masking` and `dcs.noise`: x -> (x_tilde, b); noise models and noise-level estimators;
 - `dcs.objectives`: losses bound to maskers, called with a model and a batch;
 - `dcs.data` and `dcs.models`: data sets and people's own data; networks;
-- `dcs.training`: the loop, checkpoints, run directories;
-- `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one.
+- `dcs.training` and `dcs.evaluation`: the loop, checkpoints, run directories; how a representation is scored;
+- `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one;
+- `dcs.experiments`: the paper's own.
 """
 
 import importlib
@@ -18,6 +19,8 @@ __all__ = [
     "DenoisingEncoder",
     "__version__",
     "data",
+    "evaluation",
+    "experiments",
     "functional",
     "load",
     "masking",
@@ -28,7 +31,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from dcs import data, functional, masking, models, noise, objectives, training
+    from dcs import data, evaluation, experiments, functional, masking, models, noise, objectives, training
     from dcs.estimator import DenoisingEncoder, load
 
 

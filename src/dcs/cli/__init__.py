@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import dcs
-from dcs.cli import datasets, demo, fit
+from dcs.cli import datasets, demo, evaluate, fit, reproduce
 
 app = typer.Typer(
     name="dcs",
@@ -23,6 +23,10 @@ app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.de
 app.command("fit", epilog="Example: dcs fit photos/ --out run --epochs 50")(fit.fit)
 app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
 app.command("denoise", epilog="Example: dcs denoise run photos/ --out cleaner/")(fit.denoise)
+app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)
+app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
+    reproduce.reproduce
+)
 app.add_typer(datasets.app, name="datasets")
 
 

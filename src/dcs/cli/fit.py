@@ -125,8 +125,16 @@ def fit(
         raise ValueError(
             "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
         )
-    loaded = _load(data, root, noise, data_seed, label, mixed, size)
-    source = {"source": _absolute(data), "noise": noise, "seed": data_seed if noise else None, "size": size}
+    loaded = load_data(data, root, noise, data_seed, label, mixed, size)
+    source = {
+        "source": _absolute(data),
+        "root": None if root is None else _absolute(str(root)),
+        "noise": noise,
+        "seed": data_seed if noise else None,
+        "label": label,
+        "mixed": str(mixed),
+        "size": size,
+    }
     from dcs.cli._training import estimate, train_run
 
     if dry_run:
@@ -177,7 +185,7 @@ def embed(
     _check_output(out, ".npy", overwrite, data)
     _check_output(index, ".csv", overwrite, data)
     encoder = dcs.load(run)
-    loaded = _load(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
+    loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["row", "split", "source"])
@@ -221,7 +229,7 @@ def denoise(
     elif out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
         raise ValueError(f"{out} is there already: name a new folder, or pass --overwrite")
     encoder = dcs.load(run)
-    loaded = _load(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
+    loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
     parts = _parts(loaded, part)
     if as_array:
         denoised = np.concatenate([encoder.denoise(split.x) for _, split in parts])
@@ -283,7 +291,7 @@ def _assignments(items: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _load(
+def load_data(
     data: str,
     root: Path | None,
     noise: str | None,

@@ -1,0 +1,14 @@
+"""Protocols: how a representation is scored. Each returns a `Result`, which says all that produced its score.
+
+The encoder is frozen, used in evaluation mode, and checked to be unchanged afterwards. Where several
+protocols are to score one encoder, make the features once and pass them without an encoder.
+"""
+
+from dcs.evaluation._clustering import cluster_accuracy, clustering
+from dcs.evaluation._denoising import denoising
+from dcs.evaluation._features import features_of
+from dcs.evaluation._knn import knn
+from dcs.evaluation._linear import linear
+from dcs.evaluation._result import Result
+
+__all__ = ["Result", "cluster_accuracy", "clustering", "denoising", "features_of", "knn", "linear"]

@@ -1,0 +1,105 @@
+"""The clustering protocol of Expt0 and Expt1: UMAP, a Gaussian mixture, the best matching of its clusters."""
+
+import time
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.mixture import GaussianMixture
+
+from dcs._checks import check_integer, check_number
+from dcs._optional import require
+from dcs.evaluation._features import Array, features_of, labelled, numbered
+from dcs.evaluation._result import Result, versions
+
+
+def clustering(
+    part: Any,
+    encoder: Any = None,
+    *,
+    n_clusters: int | None = None,
+    n_components: int | None = None,
+    n_neighbors: int = 20,
+    min_dist: float = 0.0,
+    seed: int = 0,
+) -> Result:
+    """Cluster features without labels, and see how well the clusters are the classes.
+
+    UMAP takes the features to as many dimensions as there are clusters, a Gaussian mixture with full
+    covariances clusters them there, and clusters are matched to classes so that most samples are right. UMAP
+    is bimodal over seeds: look at several.
+
+    Args:
+        part: A labelled `dcs.data.Split`, or (x, y).
+        encoder: See `linear`.
+        n_clusters: By default as many as there are classes.
+        n_components: Dimensions that UMAP goes to; by default n_clusters.
+        n_neighbors: Of UMAP.
+        min_dist: Of UMAP.
+        seed: Of UMAP and the mixture.
+
+    Returns:
+        The accuracy in percent; `metrics` has NMI and ARI, in percent too, and the seconds of UMAP and of the
+        mixture.
+    """
+    start = time.perf_counter()
+    check_integer("n_neighbors", n_neighbors, at_least=2)
+    check_number("min_dist", min_dist, at_least=0)
+    check_integer("seed", seed, at_least=0, at_most=2**32 - 1)
+    for name, value in (("n_clusters", n_clusters), ("n_components", n_components)):
+        if value is not None:
+            check_integer(name, value, at_least=1)
+    x, y = labelled(part, "part")
+    classes, (targets,) = numbered(y)
+    y = targets.numpy()
+    clusters = len(classes) if n_clusters is None else n_clusters
+    umap = require("umap", "clustering", "the clustering protocol")
+    z = features_of(encoder, x, "part")
+    if len(z) <= max(n_neighbors, clusters):
+        raise ValueError(f"part has {len(z)} samples: more than n_neighbors, {n_neighbors}, are needed")
+    settings: dict[str, Any] = {
+        "n_components": clusters if n_components is None else n_components,
+        "n_neighbors": n_neighbors,
+        "min_dist": min_dist,
+        "metric": "euclidean",
+    }
+    before = time.perf_counter()
+    # One job, as a seed asks for.
+    reduced = umap.UMAP(**settings, random_state=seed, n_jobs=1).fit_transform(z)
+    between = time.perf_counter()
+    mixture = GaussianMixture(clusters, covariance_type="full", n_init=1, reg_covar=1e-6, random_state=seed)
+    found = mixture.fit_predict(reduced.astype(np.float64))
+    after = time.perf_counter()
+    settings |= {"n_clusters": clusters, "covariance_type": "full", "n_init": 1, "reg_covar": 1e-6}
+    settings |= {"samples": len(z), "features": z.shape[1], "classes": len(classes)}
+    return Result(
+        "clustering",
+        cluster_accuracy(y, found),
+        {
+            "nmi": 100 * float(normalized_mutual_info_score(y, found)),
+            "ari": 100 * float(adjusted_rand_score(y, found)),
+            "umap_seconds": between - before,
+            "mixture_seconds": after - between,
+        },
+        settings,
+        seed,
+        time.perf_counter() - start,
+        versions("umap-learn", "numba", "pynndescent", "scikit-learn", "scipy", "numpy"),
+    )
+
+
+def cluster_accuracy(labels: Array, clusters: Array) -> float:
+    """Percentage of samples whose cluster is that of their class, in the best matching of the two.
+
+    Example:
+        >>> cluster_accuracy(np.array([0, 0, 1, 1]), np.array([5, 5, 3, 5]))
+        75.0
+    """
+    if len(labels) != len(clusters) or not len(labels):
+        raise ValueError(f"clusters must be as many as labels, {len(labels)}, got {len(clusters)}")
+    _, rows = np.unique(labels, return_inverse=True)
+    _, columns = np.unique(clusters, return_inverse=True)
+    table = np.zeros((rows.max() + 1, columns.max() + 1), dtype=np.int64)
+    np.add.at(table, (rows, columns), 1)
+    return 100 * float(table[linear_sum_assignment(table, maximize=True)].sum()) / len(labels)

@@ -1,0 +1,120 @@
+"""The denoising protocol: how near predictions are to the clean data, where that is known."""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, cosine_similarity
+
+from dcs import data
+from dcs._checks import check_number, check_same_shape
+from dcs._predicting import collect
+from dcs.evaluation._features import unchanged
+from dcs.evaluation._result import Result, versions
+
+_ROWS = 512
+_WINDOW, _DEVIATION = 11, 1.5  # of SSIM
+
+
+def denoising(noisy: Any, clean: Any, model: Any = None, *, data_range: float = 1.0) -> Result:
+    """Compare predictions with the clean data.
+
+    Args:
+        noisy: Samples (n, ...).
+        clean: What is behind them.
+        model: What predicts: a `DenoisingEncoder`, on the data's own scale, or a module or function, as it
+            is. None: `noisy` are predictions already.
+        data_range: Largest minus smallest value that the data can have, for PSNR and SSIM.
+
+    Returns:
+        The mean cosine, times 100. `metrics` has, each a mean over samples: `cosine`; `psnr` and `si_snr` in
+        dB; and for images of at least 11 x 11, over the last two axes, `ssim`.
+
+    Example:
+        >>> clean = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
+        >>> round(denoising(clean + 0.1, clean).metrics["psnr"], 2)
+        20.0
+    """
+    start = time.perf_counter()
+    check_number("data_range", data_range, above=0)
+    truth = _tensor(clean)
+    predicted = _tensor(_predict(model, noisy))
+    check_same_shape("clean", truth, "noisy" if model is None else "model(noisy)", predicted)
+    images = truth.ndim > 2 and min(truth.shape[-2:]) >= _WINDOW
+    names = ["cosine", "psnr", "si_snr", *(["ssim"] if images else [])]
+    parts = [
+        torch.stack([MEASURES[name](s, s_hat, data_range) for name in names])
+        for s, s_hat in zip(truth.split(_ROWS), predicted.split(_ROWS), strict=True)
+    ]
+    means = torch.cat(parts, 1).double().mean(1).tolist()
+    metrics = dict(zip(names, means, strict=True))
+    settings = {"data_range": data_range, "samples": len(truth), "shape": list(truth.shape[1:])}
+    seconds = time.perf_counter() - start
+    return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds, versions())
+
+
+def cosine(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:
+    """Of each sample, (n,)."""
+    return cosine_similarity(clean.flatten(1), predicted.flatten(1), dim=1, eps=1e-20)
+
+
+def psnr(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
+    """Peak signal-to-noise ratio in dB of each sample, (n,)."""
+    error = (clean - predicted).flatten(1).square().mean(1)
+    return 10 * (data_range**2 / error).log10()
+
+
+def si_snr(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:
+    """Signal-to-noise ratio in dB, without mean and scale, of each sample, (n,)."""
+    s, s_hat = (part.flatten(1) - part.flatten(1).mean(1, keepdim=True) for part in (clean, predicted))
+    target = (s * s_hat).sum(1, keepdim=True) / s.square().sum(1, keepdim=True).clamp(min=1e-30) * s
+    return 10 * (target.square().sum(1) / (s_hat - target).square().sum(1)).log10()
+
+
+def ssim(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
+    """Structural similarity (Wang et al. 2004: Gaussian window, 11 x 11) of each sample, (n,)."""
+    a, b = (part.reshape(-1, 1, *part.shape[-2:]).double() for part in (clean, predicted))
+    distance = torch.arange(_WINDOW, dtype=a.dtype, device=a.device) - _WINDOW // 2
+    window = (-0.5 * (distance / _DEVIATION).square()).exp()
+    window /= window.sum()
+
+    def blur(image: Tensor) -> Tensor:
+        return conv2d(conv2d(image, window.view(1, 1, -1, 1)), window.view(1, 1, 1, -1))
+
+    mean_a, mean_b = blur(a), blur(b)
+    variances = blur(a * a) - mean_a.square() + blur(b * b) - mean_b.square()
+    covariance = blur(a * b) - mean_a * mean_b
+    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    similarity = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
+    similarity /= (mean_a.square() + mean_b.square() + c1) * (variances + c2)
+    return similarity.flatten(1).mean(1).view(len(clean), -1).mean(1)
+
+
+MEASURES = {"cosine": cosine, "psnr": psnr, "si_snr": si_snr, "ssim": ssim}
+
+
+def _predict(model: Any, noisy: Any) -> Any:
+    with unchanged(model):
+        if model is None:
+            return noisy
+        if hasattr(model, "denoise"):
+            return model.denoise(noisy)
+        if isinstance(model, nn.Module):
+            weights = next(model.parameters(), None)
+            device = torch.device("cpu") if weights is None else weights.device
+            return collect(model, model, noisy if isinstance(noisy, data.Samples) else _tensor(noisy), device)
+        if callable(model):
+            with torch.no_grad():
+                return model(noisy)
+    raise TypeError(f"model must have denoise, or be a module or a function, got {model!r}")
+
+
+def _tensor(x: Any) -> Tensor:
+    if isinstance(x, data.Samples):
+        x = x.read(range(len(x)))
+    samples = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    if samples.ndim < 2 or not len(samples):
+        raise ValueError(f"samples must be (n, ...), got shape {tuple(samples.shape)}")
+    return samples.float()

@@ -1,0 +1,92 @@
+"""From samples to features, by an encoder that is frozen and is checked to have stayed as it was."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dcs import data
+from dcs._predicting import collect
+
+Array = NDArray[Any]
+
+
+def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
+    """Features in float32, (n, d).
+
+    Args:
+        encoder: Whatever has `transform`; or a module, with `encode`, `encoder` or itself giving features; or
+            any function of samples; or None where x are features already.
+        x: Samples (n, ...), as an array, a tensor or `dcs.data.Samples`.
+        name: Of x, for errors.
+    """
+    with unchanged(encoder):
+        if encoder is None:
+            features = x
+        elif hasattr(encoder, "transform"):
+            features = encoder.transform(x)
+        elif isinstance(encoder, nn.Module):
+            encode = getattr(encoder, "encode", None) or getattr(encoder, "encoder", None) or encoder
+            samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
+            weights = next(encoder.parameters(), None)
+            device = samples.device if weights is None and isinstance(samples, Tensor) else None
+            features = collect(encoder, encode, samples, device or _device(weights))
+        elif callable(encoder):
+            with torch.no_grad():
+                features = encoder(x)
+        else:
+            raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
+    if isinstance(features, Tensor):
+        features = features.detach().float().cpu().numpy()
+    features = np.asarray(features, dtype=np.float32)
+    if features.ndim < 2 or not len(features):
+        raise ValueError(f"{name} must give features (n, d), got shape {features.shape}")
+    if not np.isfinite(features).all():
+        raise ValueError(f"the features of {name} have NaN or infinite entries: the encoder has diverged")
+    return features.reshape(len(features), -1)
+
+
+@contextlib.contextmanager
+def unchanged(encoder: Any) -> Iterator[None]:
+    """Make sure that no parameter or buffer of an encoder is changed by what happens within."""
+    network = encoder if isinstance(encoder, nn.Module) else getattr(encoder, "network_", None)
+    if not isinstance(network, nn.Module):
+        yield
+        return
+    before = {name: value.detach().clone() for name, value in network.state_dict().items()}
+    yield
+    for name, value in network.state_dict().items():
+        if not torch.equal(before[name], value):
+            raise RuntimeError(f"evaluation has changed {name} of the encoder: it must leave it alone")
+
+
+def labelled(part: Any, name: str) -> tuple[Any, Array]:
+    """Samples, or features, and their labels as numbers: of a `dcs.data.Split` or a pair (x, y)."""
+    if isinstance(part, data.Split):
+        x, y = part.x, part.y
+    elif isinstance(part, tuple) and len(part) == 2:
+        x, y = part
+    else:
+        raise TypeError(f"{name} must be a dcs.data.Split or a pair (x, y), got {type(part).__name__}")
+    if y is None:
+        raise ValueError(f"{name} has no labels, which this protocol needs: give them as ({name}, labels)")
+    labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if labels.ndim != 1 or len(labels) != len(x):
+        raise ValueError(f"the labels of {name} must be ({len(x)},), one a sample, got {labels.shape}")
+    return x, labels
+
+
+def numbered(*labels: Array) -> tuple[Array, list[Tensor]]:
+    """The classes that occur, and each set of labels as numbers of theirs."""
+    classes, numbers = np.unique(np.concatenate(labels), return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"labels must be of at least two classes, got only {classes[0]!r}")
+    return classes, list(torch.from_numpy(numbers).split([len(part) for part in labels]))
+
+
+def _device(weights: Tensor | None) -> torch.device:
+    return torch.device("cpu") if weights is None else weights.device

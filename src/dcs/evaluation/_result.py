@@ -1,0 +1,52 @@
+"""What a protocol returns: a score and all that produced it."""
+
+import importlib.metadata
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import dcs
+
+
+@dataclass(frozen=True)
+class Result:
+    """A score and all that produced it; one line of JSON.
+
+    Args:
+        protocol: linear, clustering, knn or denoising.
+        score: In percent: of samples that were classified right or, for denoising, of the cosine.
+        metrics: What else was measured.
+        settings: Of the protocol, complete, with the numbers of samples, features and classes.
+        seed: Of all that was drawn; None if nothing was.
+        seconds: That it took, features included.
+        versions: Of what decides the score.
+    """
+
+    protocol: str
+    score: float
+    metrics: dict[str, float]
+    settings: dict[str, Any]
+    seed: int | None
+    seconds: float
+    versions: dict[str, str]
+
+    def to_json(self) -> str:
+        """Write it in one line; infinities and NaN, which JSON does not have, as null."""
+        return json.dumps(_plain(asdict(self)), allow_nan=False)
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of dcs-learn, torch and further packages."""
+    return {
+        "dcs-learn": dcs.__version__,
+        **{package: importlib.metadata.version(package) for package in ("torch", *packages)},
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

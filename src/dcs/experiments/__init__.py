@@ -1,0 +1,30 @@
+"""The paper's experiments: trials that are planned, carried out, and put in a table beside the published."""
+
+from dcs.experiments._figures import draw_figures
+from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
+from dcs.experiments._published import published
+from dcs.experiments._runner import carry_out, key_of, parse_shard, read_results
+from dcs.experiments._table import Table, as_csv, as_latex, as_markdown, tables, write_tables
+from dcs.experiments._trial import METHODS, Trial
+
+__all__ = [
+    "EXPERIMENTS",
+    "METHODS",
+    "PRESETS",
+    "PROTOCOLS",
+    "VARIANTS",
+    "Table",
+    "Trial",
+    "as_csv",
+    "as_latex",
+    "as_markdown",
+    "carry_out",
+    "draw_figures",
+    "key_of",
+    "parse_shard",
+    "plan",
+    "published",
+    "read_results",
+    "tables",
+    "write_tables",
+]

@@ -1,0 +1,103 @@
+"""Figures 2 and 3 of the paper, from the encoders that Expt0 left behind."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcs import evaluation, models
+from dcs._optional import require
+from dcs._saved import restore
+from dcs.experiments._runner import RUNS, key_of, read_results
+from dcs.experiments._trial import Trial, load
+from dcs.training import RunError
+from dcs.training.run import MODEL
+
+NOISE = 0.3  # of the paper's figures
+IMAGES = 10
+
+
+def draw_figures(out: Path, root: str | None = None) -> list[Path]:
+    """Draw Figure 2 (maps of the features) and Figure 3 (denoised images) as PNG and PDF.
+
+    Args:
+        out: The directory of an Expt0 in which the linear protocol of cosine and dCS is finished.
+        root: Where the data sets are.
+    """
+    figure = require("matplotlib.figure", "figures", "drawing").Figure
+    cosine, dcs = _pair(map(key_of, read_results(out)))
+    part = load(cosine, root)
+    networks = {trial.method: _network(trial, part.train.x, out) for trial in (cosine, dcs)}
+    title = f"{cosine.dataset}, σ = {cosine.noise:g}"
+    written = _write(_maps(figure, networks, part.train, title), out / "figure2")
+    return written + _write(_images(figure, networks, part.test, title), out / "figure3")
+
+
+def _maps(figure: Any, networks: dict[str, Any], split: Any, title: str) -> Any:
+    """UMAP of the features in two dimensions, with the settings of Appendix D.2."""
+    umap = require("umap", "clustering", "figure 2")
+    drawn = figure(figsize=(11, 5), layout="constrained")
+    drawn.suptitle(f"Features in two dimensions (UMAP): {title}")
+    for axes, (name, network) in zip(drawn.subplots(1, 2), networks.items(), strict=True):
+        features = evaluation.features_of(network, split.x)
+        settings = {"n_neighbors": 10, "min_dist": 0.0, "metric": "euclidean"}
+        places = umap.UMAP(n_components=2, **settings, random_state=0, n_jobs=1).fit_transform(features)
+        points = axes.scatter(*places.T, c=split.y.numpy(), s=2, cmap="tab10", linewidths=0, rasterized=True)
+        axes.set(title=name, xticks=[], yticks=[])
+        axes.legend(*points.legend_elements(), fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return drawn
+
+
+def _images(figure: Any, networks: dict[str, Any], split: Any, title: str) -> Any:
+    """Rows: noisy, cosine, dCS, clean; predictions are shown from their least to their largest value."""
+    noisy, clean = split.x[:IMAGES], split.clean[:IMAGES]
+    with torch.no_grad():
+        rows = {
+            "noisy": noisy,
+            **{name: _stretched(h(noisy)) for name, h in networks.items()},
+            "clean": clean,
+        }
+    drawn = figure(figsize=(IMAGES, len(rows) + 0.5), layout="constrained")
+    drawn.suptitle(title)
+    for line, (name, images) in zip(drawn.subplots(len(rows), IMAGES), rows.items(), strict=True):
+        for axes, image in zip(line, images, strict=True):
+            axes.imshow(image.numpy(), cmap="gray", vmin=0, vmax=1)
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name)
+    return drawn
+
+
+def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
+    """The first trial of cosine and of dCS, with the paper's noise if it is there."""
+    there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear"]
+    for cosine in sorted((t for t in there if t.method == "cosine"), key=lambda t: (t.noise != NOISE, t)):
+        alike = [
+            t for t in there if t.method == "dcs" and t._replace(method="cosine", variant="both") == cosine
+        ]
+        if alike:
+            return cosine, min(alike)  # "default" comes before "paper"
+    raise RunError("the figures need the linear protocol of cosine and dcs in expt0: run these first")
+
+
+def _network(trial: Trial, x: Any, out: Path) -> models.Autoencoder:
+    network = models.build("mlp", tuple(x.shape[1:]), 10)
+    assert isinstance(network, models.Autoencoder)  # noqa: S101
+    path = out / RUNS / trial.name / MODEL
+    if not path.exists():
+        raise RunError(f"{path} is gone: delete the line of its trial in results.jsonl, and run it again")
+    restore(network, path, {})
+    return network.eval()
+
+
+def _stretched(images: Tensor) -> Tensor:
+    low, high = images.flatten(1).aminmax(dim=1)
+    return (images - low[:, None, None]) / (high - low).clamp(min=1e-12)[:, None, None]
+
+
+def _write(drawn: Any, path: Path) -> list[Path]:
+    paths = [path.with_suffix(suffix) for suffix in (".png", ".pdf")]
+    for written in paths:
+        drawn.savefig(written, dpi=150)
+    return paths

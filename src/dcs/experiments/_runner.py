@@ -1,0 +1,136 @@
+"""Carries out trials, side by side if asked to, and keeps the results; what is finished is not done again."""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from joblib import Parallel, delayed, parallel_config
+
+from dcs._checks import check_choice, check_integer
+from dcs._optional import require
+from dcs.experiments._trial import Trial, run
+from dcs.training import RunError
+
+Line = dict[str, Any]
+BACKENDS = ("loky", "ray")
+RUNS = "runs"
+
+
+def carry_out(
+    trials: Sequence[Trial],
+    out: Path,
+    *,
+    root: str | None = None,
+    jobs: int = 1,
+    backend: str = "loky",
+    shard: tuple[int, int] = (1, 1),
+    finished: Callable[[Line], None] = lambda _: None,
+) -> None:
+    """Carry out those of the trials that no result is there of yet.
+
+    Args:
+        trials: As `plan` lists them.
+        out: The directory of results*.jsonl and of the encoders; made if need be.
+        root: Where the data sets are; see `dcs.data.load`.
+        jobs: How many trials run side by side, with the processor's threads divided between them.
+        backend: `loky` for processes on this machine, `ray` for a Ray cluster.
+        shard: (i, n): do the i-th of n equal shares. Each writes a results file of its own; in one directory,
+            all of them count.
+        finished: Is told of each result.
+    """
+    check_integer("jobs", jobs, at_least=1)
+    check_choice("backend", backend, BACKENDS)
+    number, count = shard
+    check_integer("shard", count, at_least=1)
+    check_integer("shard", number, at_least=1, at_most=count)
+    (out / RUNS).mkdir(parents=True, exist_ok=True)
+    path = out / ("results.jsonl" if count == 1 else f"results-{number}-of-{count}.jsonl")
+    with _locked(path):
+        done = {key_of(line) for line in read_results(out)}
+        waiting = [trial for trial in trials[number - 1 :: count] if trial not in done]
+        _mend(path)
+        with path.open("a", encoding="utf-8") as file:
+            for line in _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend):
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                finished(line)
+
+
+def read_results(out: Path) -> list[Line]:
+    """Read the results in a directory, of all shards; of a trial that is there twice, the first."""
+    found: dict[Trial, Line] = {}
+    for path in sorted(out.glob("results*.jsonl")):
+        complete, _ = _split(path.read_bytes())
+        for row, text in enumerate(complete.decode().splitlines(), 1):
+            try:
+                line = json.loads(text)
+                found.setdefault(key_of(line), line)
+            except (ValueError, KeyError, TypeError) as error:
+                raise RunError(f"{path}, line {row}, is no result ({error}): remove or mend it") from None
+    return list(found.values())
+
+
+def key_of(line: Line) -> Trial:
+    """The trial that a result is of."""
+    trial = Trial(**{name: line[name] for name in Trial._fields})
+    if not isinstance(line["score"], int | float):
+        raise TypeError(f"score is {line['score']!r}")
+    return trial._replace(noise=float(trial.noise))
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """'2/3' as (2, 3)."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f"shard must be i/n with i from 1 to n, such as 2/3, got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Iterable[Line]:
+    if backend == "loky" and jobs == 1:
+        return (run(trial, out, root) for trial in trials)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    calls = (delayed(run)(trial, out, root, threads) for trial in trials)
+    return _side_by_side(calls, jobs, backend)
+
+
+def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Iterator[Line]:
+    if backend == "ray":
+        require("ray", "ray", "backend ray")
+        from ray.util.joblib import register_ray
+
+        register_ray()  # type: ignore[no-untyped-call]
+    with parallel_config(backend, n_jobs=jobs):
+        yield from Parallel(return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)(calls)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = FileLock(path.with_name(f".{path.name}.lock"), blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(f"{path} is being written by another process: wait for it, or end it") from None
+    with lock:
+        yield
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line that was not finished."""
+    if path.exists():
+        complete, rest = _split(path.read_bytes())
+        if rest:
+            with path.open("r+b") as file:
+                file.truncate(len(complete))
+
+
+def _split(content: bytes) -> tuple[bytes, bytes]:
+    """Whole lines, and what was being written when the process was ended."""
+    end = content.rfind(b"\n") + 1
+    return content[:end], content[end:]

@@ -1,0 +1,132 @@
+"""`dcs evaluate` as a user drives it."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import dcs
+from dcs import data, evaluation
+from test_cli_fit import QUICK, inside
+from test_cli_fit import dcs as command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    fitted = inside(
+        "fit", "digits", "--noise", "gaussian:0.3", "--data-seed", 3, "--out", out, "--epochs", 30, *QUICK
+    )
+    assert fitted.returncode == 0, fitted.stderr
+    return out
+
+
+def lines(run):
+    return [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+
+
+def test_a_run_is_scored_on_what_it_was_trained_on(run):
+    result = command("evaluate", run, "--protocol", "linear,knn,denoising", "--json")
+    assert result.returncode == 0, result.stderr
+    printed = [json.loads(line) for line in result.stdout.splitlines()]
+    assert printed == lines(run)[-3:]
+    digits = data.load("digits", noise=("gaussian", 0.3), seed=3)
+    encoder = dcs.load(run)
+    scores = [
+        evaluation.linear(digits.train, digits.test, encoder).score,
+        evaluation.knn(digits.train, digits.test, encoder).score,
+        evaluation.denoising(digits.test.x, digits.test.clean, encoder).score,
+    ]
+    assert [line["score"] for line in printed] == pytest.approx(scores)
+    assert scores[0] > 50
+    needed = (
+        "experiment dataset noise method variant protocol trial seed epochs score settings versions seconds"
+    )
+    assert all(set(needed.split()) <= set(line) for line in printed)
+    assert printed[0]["method"] == "dcs"
+    assert printed[0]["epochs"] == 30
+    before = len(lines(run))
+    plain = inside("evaluate", run)
+    assert "linear: " in plain.stdout
+    assert "knn: " in plain.stdout
+    assert len(lines(run)) == before + 2
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Digits without labels, and the labels in files of their own."""
+    digits = load_digits()
+    np.save(tmp_path / "x.npy", digits.images[:300].astype(np.float32) / 16)
+    np.save(tmp_path / "y.npy", digits.target[:300])
+    (tmp_path / "y.txt").write_text("label\n" + "\n".join(f"class {y}" for y in digits.target[:300]) + "\n")
+    fitted = inside("fit", tmp_path / "x.npy", "--out", tmp_path / "run", "--epochs", 3, *QUICK)
+    assert fitted.returncode == 0, fitted.stderr
+    return tmp_path
+
+
+def test_labels_from_a_file(own):
+    scores = []
+    for name in ("y.npy", "y.txt"):
+        result = inside("evaluate", own / "run", "--labels", own / name, "--protocol", "linear", "--json")
+        assert result.returncode == 0, result.stderr
+        line = json.loads(result.stdout)
+        assert line["settings"]["evaluation"]["test"] == 60
+        scores.append(line["score"])
+    assert scores[0] == scores[1] > 20
+
+
+def test_a_folder_of_classes_keeps_its_options(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        kind, size = ("dark", "light")[number % 2], 8 + number % 3
+        path = tmp_path / "photos" / kind / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        level = 60 if kind == "dark" else 190
+        Image.fromarray(rng.integers(level - 40, level + 40, (size, size)).astype(np.uint8)).save(path)
+    fit = inside(
+        "fit", tmp_path / "photos", "--mixed", "crop", "--out", tmp_path / "run", "--epochs", 3, *QUICK
+    )
+    assert fit.returncode == 0, fit.stderr
+    result = inside("evaluate", tmp_path / "run", "--protocol", "knn", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["settings"]["evaluation"]["classes"] == 2
+
+
+def test_a_saved_encoder_needs_to_be_told_its_data(own):
+    x = np.load(own / "x.npy")
+    dcs.DenoisingEncoder(max_epochs=1, network_options={"hidden": (8,)}, random_state=0).fit(x).save(
+        own / "saved"
+    )
+    missing = inside("evaluate", own / "saved", "--labels", own / "y.npy")
+    assert missing.returncode == 1
+    assert "name it with --data" in missing.stderr
+    told = inside("evaluate", own / "saved", "--data", own / "x.npy", "--labels", own / "y.npy")
+    assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--protocol", "liner"], "protocol must be one of linear, clustering, knn, denoising"),
+        ([], "has no labels: give them with --labels"),
+        (["--protocol", "denoising"], "needs clean data"),
+        (["--labels", "missing.npy"], "missing.npy"),
+        (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 samples"),
+        (["--data", "nowhere/"], "nowhere"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(own, arguments, words, monkeypatch):
+    monkeypatch.chdir(own)
+    (own / "short.txt").write_text("a\nb\n")
+    result = inside("evaluate", own / "run", *arguments)
+    assert result.returncode == 1
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (own / "run" / "results.jsonl").exists()
+
+
+def test_wrong_usage_and_help():
+    assert command("evaluate").returncode == 2
+    assert "Example: dcs evaluate run" in command("evaluate", "--help").stdout

@@ -1,0 +1,329 @@
+"""The protocols against scikit-learn, scikit-image and plain loops."""
+
+import itertools
+import json
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from dcs import DenoisingEncoder, evaluation, models
+from dcs.data import Split
+from dcs.evaluation import _clustering, _denoising
+from dcs.evaluation._heads import fit_lbfgs
+
+
+def blobs(n=300, d=5, classes=3, seed=0, spread=1.0):
+    random = np.random.RandomState(seed)
+    centres = 2 * random.normal(size=(classes, d))
+    y = random.randint(classes, size=n)
+    return torch.tensor(centres[y] + spread * random.normal(size=(n, d)), dtype=torch.float32), y
+
+
+def halves(x, y):
+    middle = len(x) // 2
+    return (x[:middle], y[:middle]), (x[middle:], y[middle:])
+
+
+@given(
+    st.integers(1, 7).flatmap(
+        lambda c: st.lists(st.tuples(st.integers(0, c - 1), st.integers(0, c - 1)), min_size=1)
+    )
+)
+def test_cluster_accuracy_is_that_of_the_best_permutation(pairs):
+    labels, clusters = (np.array(part) for part in zip(*pairs, strict=True))
+    names = range(max(labels.max(), clusters.max()) + 1)
+    best = max(
+        np.mean([p[c] == k for c, k in zip(clusters, labels, strict=True)])
+        for p in itertools.permutations(names)
+    )
+    assert evaluation.cluster_accuracy(labels, clusters) == pytest.approx(100 * best)
+
+
+def test_more_clusters_than_classes_are_matched_too():
+    assert evaluation.cluster_accuracy(np.array(["a", "a", "b", "b"]), np.array([0, 1, 2, 3])) == 50
+
+
+class FakeUMAP:
+    made = None
+
+    def __init__(self, **settings):
+        self.made.append(settings)
+
+    def fit_transform(self, z):
+        return np.asarray(z)[:, :2]
+
+
+@pytest.fixture
+def fake_umap(monkeypatch):
+    FakeUMAP.made = []
+    monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=FakeUMAP))
+    mixtures = []
+
+    class Watched(GaussianMixture):
+        def fit_predict(self, x, y=None):
+            mixtures.append(self.get_params())
+            return super().fit_predict(x, y)
+
+    monkeypatch.setattr(_clustering, "GaussianMixture", Watched)
+    monkeypatch.setattr(_clustering, "versions", lambda *names: dict.fromkeys(names, "0"))
+    return mixtures
+
+
+def test_clustering_has_the_papers_settings(fake_umap):
+    x, y = blobs(spread=0.1)
+    result = evaluation.clustering((x, y), seed=4)
+    (umap,) = FakeUMAP.made
+    paper = {"n_components": 3, "n_neighbors": 20, "min_dist": 0.0, "metric": "euclidean"}
+    assert umap == {**paper, "random_state": 4, "n_jobs": 1}
+    (mixture,) = fake_umap
+    wanted = {"n_components": 3, "covariance_type": "full", "n_init": 1, "reg_covar": 1e-6, "random_state": 4}
+    assert wanted.items() <= mixture.items()
+    assert result.score == result.metrics["nmi"] == result.metrics["ari"] == 100
+    assert result.seed == 4
+    assert result.settings["n_clusters"] == result.settings["classes"] == 3
+    assert set(result.versions) >= {"umap-learn", "scikit-learn", "numba"}
+
+
+def test_clustering_takes_other_settings_and_refuses_too_little_data(fake_umap):
+    x, y = blobs()
+    evaluation.clustering((x, y), n_clusters=5, n_components=2, n_neighbors=7, min_dist=0.1)
+    assert FakeUMAP.made[0]["n_components"] == 2
+    assert FakeUMAP.made[0]["n_neighbors"] == 7
+    assert fake_umap[0]["n_components"] == 5
+    with pytest.raises(ValueError, match="part has 20 samples: more than n_neighbors, 20"):
+        evaluation.clustering((x[:20], y[:20]))
+
+
+def test_clustering_finds_digits():
+    pytest.importorskip("umap")
+    data = load_digits()
+    result = evaluation.clustering((data.data[:600].astype(np.float32), data.target[:600]), seed=0)
+    assert result.score > 70
+    assert 0 < result.metrics["umap_seconds"] < result.seconds
+
+
+def reference(x, y, c=1.0):
+    """scikit-learn's classifier, to a tight tolerance, and its loss: the mean with the penalty in it."""
+    scaler = StandardScaler().fit(x)
+    z = scaler.transform(x)
+    classifier = LogisticRegression(C=c, tol=1e-10, max_iter=100_000).fit(z, y)
+    probabilities = classifier.predict_proba(z)[np.arange(len(y)), y]
+    loss = -np.log(probabilities).mean() + (classifier.coef_**2).sum() / (2 * c * len(y))
+    return scaler, classifier, loss
+
+
+@pytest.mark.parametrize(("c", "classes", "d"), [(1.0, 3, 5), (0.01, 4, 2), (100.0, 10, 30)])
+def test_linear_is_logistic_regression(c, classes, d):
+    x, y = blobs(600, d, classes)
+    (train, train_y), (test, test_y) = halves(x.double().numpy() * 7 + 3, y)
+    scaler, classifier, loss = reference(train, train_y, c)
+    head = fit_lbfgs(torch.tensor(train), torch.tensor(train_y), classes, inverse_penalty=c, max_iter=1000)
+    logits = head.logits(torch.tensor(train).float()).double()
+    ours = nn.functional.cross_entropy(
+        logits, torch.tensor(train_y)
+    ) + head.weight.double().square().sum() / (2 * c * len(train))
+    assert float(ours) == pytest.approx(loss, abs=2e-6)
+    result = evaluation.linear((train, train_y), (test, test_y), C=c)
+    theirs = 100 * classifier.score(scaler.transform(test), test_y)
+    assert abs(result.score - theirs) <= 100 / len(test) + 1e-9  # a sample on the border may go either way
+    assert result.metrics["train_accuracy"] == pytest.approx(
+        100 * classifier.score(scaler.transform(train), train_y), abs=0.4
+    )
+
+
+def test_linear_takes_constant_and_collinear_features():
+    x, y = blobs()
+    x = torch.cat([x, x[:, :2], torch.full((len(x), 1), 5.0)], 1)
+    (train, train_y), _ = halves(x, y)
+    scaler, classifier, _ = reference(train.double().numpy(), train_y)
+    head = fit_lbfgs(train, torch.tensor(train_y), 3, inverse_penalty=1.0, max_iter=1000)
+    predicted = head.logits(train).argmax(1).numpy()
+    assert (predicted == classifier.predict(scaler.transform(train.numpy()))).mean() > 0.99
+    assert head.weight.isfinite().all()
+
+
+def test_sgd_is_simsiams_recipe():
+    x, y = blobs(400, spread=0.3)
+    train, test = halves(nn.functional.normalize(x, dim=1), y)
+    result, again = (evaluation.linear(train, test, head="sgd", epochs=20, seed=1) for _ in range(2))
+    assert result.score == again.score > 90
+    assert result.seed == 1
+    assert result.settings["learning_rate"] == 30
+    assert result.settings["epochs"] == 20
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([0.07, 0.1, 1.0]))
+def test_knn_is_a_plain_vote(seed, k, temperature):
+    x, y = blobs(60, 3, 3, seed)
+    (train, train_y), (test, test_y) = halves(x, y)
+    right = 0
+    for sample, label in zip(test.double(), test_y, strict=True):
+        cosines = [float(sample @ other / sample.norm() / other.norm()) for other in train.double()]
+        nearest = sorted(range(len(train)), key=lambda i: -cosines[i])[:k]
+        votes = {}
+        for i in nearest:
+            votes[train_y[i]] = votes.get(train_y[i], 0) + math.exp(cosines[i] / temperature)
+        right += max(votes, key=votes.get) == label
+    ours = evaluation.knn((train, train_y), (test, test_y), k=k, temperature=temperature).score
+    assert abs(ours - 100 * right / len(test)) < 100 / len(test) + 1e-9
+
+
+def test_knn_in_blocks_is_knn(monkeypatch):
+    train, test = halves(*blobs())
+    whole = evaluation.knn(train, test, k=10)
+    monkeypatch.setattr("dcs.evaluation._knn._ENTRIES", 700)
+    assert evaluation.knn(train, test, k=10).score == whole.score
+
+
+def test_denoising_measures_against_scikit_image():
+    random = torch.Generator().manual_seed(0)
+    clean = torch.rand(3, 20, 17, generator=random)
+    predicted = clean + 0.1 * torch.randn(clean.shape, generator=random)
+    result = evaluation.denoising(predicted, clean)
+    pairs = list(zip(clean.double().numpy(), predicted.double().numpy(), strict=True))
+    options = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": 1.0}
+    assert result.metrics["psnr"] == pytest.approx(
+        np.mean([peak_signal_noise_ratio(s, p, data_range=1.0) for s, p in pairs]), abs=1e-4
+    )
+    assert result.metrics["ssim"] == pytest.approx(
+        np.mean([structural_similarity(s, p, **options) for s, p in pairs]), abs=1e-5
+    )
+    cosines = [np.sum(s * p) / np.linalg.norm(s) / np.linalg.norm(p) for s, p in pairs]
+    assert result.score == pytest.approx(100 * np.mean(cosines), abs=1e-4)
+
+
+def test_ssim_of_colours_is_their_mean_and_small_images_have_none():
+    random = torch.Generator().manual_seed(0)
+    clean, predicted = torch.rand(2, 4, 3, 12, 12, generator=random)
+    channels = [_denoising.ssim(clean[:, i], predicted[:, i]) for i in range(3)]
+    torch.testing.assert_close(_denoising.ssim(clean, predicted), torch.stack(channels).mean(0))
+    assert "ssim" not in evaluation.denoising(predicted[..., :8], clean[..., :8]).metrics
+
+
+def test_si_snr_has_its_closed_form():
+    """A signal with a tenth of its energy in orthogonal noise: 10 dB, at any scale and offset."""
+    t = torch.arange(1000) * 2 * math.pi / 1000
+    clean = torch.sin(5 * t)[None]
+    predicted = 3 * (clean + math.sqrt(0.1) * torch.sin(9 * t)[None]) + 2
+    assert float(_denoising.si_snr(clean, predicted)) == pytest.approx(10, abs=1e-3)
+
+
+def encoder_with_state():
+    network = models.Autoencoder(
+        nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)), nn.Linear(4, 5)
+    )
+    return network.train()
+
+
+def test_an_encoder_is_frozen_and_left_as_it_was():
+    network = encoder_with_state()
+    train, test = halves(*blobs())
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    with_encoder = evaluation.linear(train, test, network)
+    assert all(module.training for module in network.modules())
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    features = [(evaluation.features_of(network, x), y) for x, y in (train, test)]
+    assert evaluation.linear(*features).score == with_encoder.score  # dropout is off
+    assert np.array_equal(features[0][0], network.eval().encode(train[0]).detach().numpy())
+
+
+def test_an_encoder_that_changes_is_refused():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            return x
+
+    train, test = halves(*blobs())
+    with pytest.raises(RuntimeError, match="evaluation has changed calls of the encoder"):
+        evaluation.linear(train, test, Counting())
+
+
+def test_what_can_be_an_encoder():
+    x, y = blobs()
+    train, test = halves(x, y)
+    plain = evaluation.knn(train, test, k=5).score
+    assert evaluation.knn(train, test, lambda x: x, k=5).score == plain
+    assert evaluation.knn(train, test, nn.Identity(), k=5).score == plain
+    parts = [Split(part, torch.as_tensor(labels)) for part, labels in (train, test)]
+    assert evaluation.knn(*parts, k=5).score == plain
+    fitted = DenoisingEncoder(max_epochs=1, n_components=3, random_state=0, objective="mse").fit(x.numpy())
+    assert evaluation.linear(*parts, fitted).score > 40
+    with pytest.raises(TypeError, match="encoder must have transform"):
+        evaluation.knn(train, test, 5)
+
+
+def test_labels_may_be_anything_that_can_be_compared():
+    x, y = blobs(spread=0.1)
+    names = np.array(["ant", "bee", "cat"])[y]
+    assert evaluation.linear(*halves(x, names)).score == evaluation.linear(*halves(x, y)).score == 100
+
+
+def test_a_result_is_one_line_of_json():
+    x, y = blobs()
+    result = evaluation.linear(*halves(x, y))
+    line = json.loads(result.to_json())
+    assert "\n" not in result.to_json()
+    assert line["protocol"] == "linear"
+    assert line["score"] == result.score
+    assert line["settings"] == {
+        "head": "lbfgs",
+        "C": 1.0,
+        "max_iter": 1000,
+        "standardised": True,
+        "train": 150,
+        "test": 150,
+        "features": 5,
+        "classes": 3,
+    }
+    assert line["versions"]["torch"]
+    assert line["seconds"] > 0
+    exact = evaluation.denoising(x, x)
+    assert exact.metrics["psnr"] == math.inf
+    assert json.loads(exact.to_json())["metrics"]["psnr"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, y: evaluation.linear((x, y), x), "test must be a dcs.data.Split or a pair"),
+        (lambda x, y: evaluation.linear((x, y), Split(x)), "test has no labels"),
+        (lambda x, y: evaluation.linear((x, y[:-1]), (x, y)), r"labels of train must be \(300,\)"),
+        (lambda x, y: evaluation.linear((x, 0 * y), (x, 0 * y)), "at least two classes"),
+        (lambda x, y: evaluation.linear((x / 0, y), (x, y)), "features of train have NaN or infinite"),
+        (lambda x, y: evaluation.linear((x, y), (x, y), head="svm"), "head must be one of lbfgs, sgd"),
+        (lambda x, y: evaluation.linear((x, y), (x, y), C=0), "C must be a finite number above 0"),
+        (lambda x, y: evaluation.linear((x[:, 0], y), (x, y)), r"train must give features \(n, d\)"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), k=0), "k must be at least 1"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), temperature=0), "temperature must be"),
+        (lambda x, y: evaluation.denoising(x, x[:, :2]), "clean"),
+        (lambda x, y: evaluation.denoising(x, x, data_range=0), "data_range must be"),
+        (lambda x, y: evaluation.denoising(x, x, 3), "model must have denoise"),
+        (lambda x, y: evaluation.cluster_accuracy(y, y[1:]), "clusters must be as many as labels"),
+    ],
+)
+def test_bad_input_is_one_clear_error(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call(*blobs())
+
+
+def test_too_few_iterations_are_warned_of():
+    x, y = blobs()
+    with pytest.warns(UserWarning, match="stopped after 2 iterations: raise max_iter"):
+        evaluation.linear(*halves(x, y), max_iter=2)

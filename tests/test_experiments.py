@@ -1,0 +1,363 @@
+"""Expt0 and Expt1: which trials they are made of, that these survive being killed, and their tables."""
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from scipy.stats import ttest_ind
+
+from dcs import experiments
+from dcs.experiments import _runner, _trial
+from dcs.training import RunError
+
+DCS = Path(sys.executable).with_name("dcs")
+
+
+def dcs(*arguments, **options):
+    return subprocess.run([DCS, *map(str, arguments)], capture_output=True, text=True, timeout=600, **options)
+
+
+def test_the_papers_amount():
+    for name, rows in (("expt0", 5 + 3), ("expt1", 4 + 2)):
+        trials = experiments.plan(name, "paper")
+        per = {"linear": 10, "clustering": 20}
+        places = 5 if name == "expt0" else 4
+        assert len(trials) == sum(per.values()) * places * rows
+        assert {t.epochs for t in trials if t.method in _trial.TRAINED} == {800}
+    sizes = {t.protocol: t.train_size for t in experiments.plan("expt0", "paper")}
+    assert sizes == {"linear": 60_000, "clustering": 70_000}
+    assert {t.noise for t in experiments.plan("expt0", "paper")} == {0.01, 0.1, 0.3, 0.5, 0.7}
+    assert {t.dataset for t in experiments.plan("expt1", "paper")} == {
+        "mnist",
+        "usps",
+        "pendigits",
+        "fashion-mnist",
+    }
+
+
+def test_quick_is_four_thousand_steps():
+    for trial in experiments.plan("expt1", "quick"):
+        if trial.epochs:
+            steps = trial.epochs * math.ceil(trial.train_size / 256)
+            assert 4000 <= steps < 4000 + math.ceil(trial.train_size / 256)
+
+
+def test_subsets_and_variants():
+    trials = experiments.plan(
+        "expt0",
+        variants=["default", "paper"],
+        protocols=["linear"],
+        noises=[0.5],
+        methods=["cosine", "dcs"],
+        trials=2,
+        epochs=7,
+        train_size=1000,
+    )
+    rows = [(t.method, t.variant) for t in trials if t.trial == 0]
+    assert rows == [
+        ("cosine", "both"),
+        ("dcs", "default"),
+        ("dcs", "paper"),
+        ("pca", "both"),
+        ("untrained", "both"),
+        ("oracle", "both"),
+    ]
+    assert len(trials) == 12
+    assert {(t.epochs, t.train_size) for t in trials} == {(7, 1000), (0, 1000)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"experiment": "expt9"}, "experiment must be one of expt0, expt1"),
+        ({"preset": "slow"}, "preset must be one of"),
+        ({"methods": ["sgd"]}, "methods must be one of mse, cosine, n2v, sure, dcs"),
+        ({"datasets": ["mnits"]}, "datasets must be one of"),
+        ({"noises": [-1]}, "noises must be above 0"),
+        ({"trials": 0}, "trials must be at least 1"),
+        ({"experiment": "expt1", "noises": [0.3]}, "noises are for expt0"),
+        ({"experiment": "expt1", "methods": ["sure"]}, "methods must be one of mse, cosine, n2v, dcs"),
+        ({"variants": ["papers"]}, "variants must be one of default, paper"),
+    ],
+)
+def test_wrong_plans_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        experiments.plan(**{"experiment": "expt0", **options})
+
+
+SMALL = {"preset": "smoke", "protocols": ["linear"], "trials": 1, "epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The smoke test that the README names, as a user runs it: both protocols, both variants."""
+    out = tmp_path_factory.mktemp("smoke") / "out"
+    result = dcs("reproduce", "expt0", "--preset", "smoke", "--variant", "default,paper", "--out", out)
+    assert result.returncode == 0, result.stderr
+    return out, result
+
+
+def test_smoke_has_every_row_and_learns(smoke):
+    out, result = smoke
+    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    rows = {"mse", "cosine", "n2v (default)", "n2v (paper)", "sure", "dcs (default)", "dcs (paper)"}
+    for protocol, title in (("linear", "Linear evaluation"), ("clustering", "Clustering")):
+        found = next(t for t in experiments.tables(lines) if t.protocol == protocol)
+        assert set(found.rows) == rows | {"pca", "untrained", "oracle"}
+        assert f"### {title}, %" in result.stdout
+        (column,) = found.columns.values()
+        assert column["cosine"].mean > 60  # of ten classes
+        assert column["dcs (default)"].mean > column["untrained"].mean + 5
+    needed = (
+        "experiment dataset noise method variant protocol trial seed epochs score settings versions seconds"
+    )
+    assert all(set(needed.split()) <= set(line) for line in lines)
+    assert (out / "table.md").read_text().startswith("## Expt0: MNIST with Gaussian noise")
+    assert "\\begin{tabular}" in (out / "table.tex").read_text()
+
+
+def test_what_is_finished_is_not_run_again(smoke):
+    out, _ = smoke
+    before = (out / "results.jsonl").read_bytes()
+    again = dcs("reproduce", "expt0", "--preset", "smoke", "--variant", "default,paper", "--out", out)
+    assert again.returncode == 0
+    assert ", 0 of them to run here" in again.stderr
+    assert (out / "results.jsonl").read_bytes() == before
+
+
+def test_figures(smoke):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("umap")
+    out, _ = smoke
+    written = experiments.draw_figures(out)
+    assert [path.name for path in written] == ["figure2.png", "figure2.pdf", "figure3.png", "figure3.pdf"]
+    assert all(path.stat().st_size > 5000 for path in written)
+
+
+def test_figures_need_their_trials(tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(RunError, match="need the linear protocol of cosine and dcs"):
+        experiments.draw_figures(tmp_path)
+
+
+def scores(out):
+    return {experiments.key_of(line): line["score"] for line in experiments.read_results(out)}
+
+
+def test_killed_and_started_again_it_ends_with_the_same_scores(tmp_path):
+    trials = experiments.plan("expt0", **SMALL, methods=["mse", "dcs"])
+    experiments.carry_out(trials, tmp_path / "whole")
+    command = [DCS, "reproduce", "expt0", "--preset", "smoke", "--protocol", "linear", "--trials", "1"]
+    command += ["--epochs", "2", "--losses", "mse,dcs", "--out", tmp_path / "killed"]
+    results = tmp_path / "killed" / "results.jsonl"
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (results.exists() and results.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with results.open("a") as file:
+        file.write('{"experiment": "expt0", "dat')  # as a write that was cut short leaves it
+    assert len(scores(tmp_path / "killed")) < len(trials)
+    experiments.carry_out(trials, tmp_path / "killed")
+    assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
+
+
+def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    (trial,) = [
+        t for t in experiments.plan("expt0", **SMALL | {"epochs": 6}, methods=["dcs"]) if t.method == "dcs"
+    ]
+    whole = _trial.run(trial, tmp_path / "whole")
+    steps = []
+    after_step = _trial.training.Run.after_step
+
+    def stopping(self, state):
+        steps.append(1)
+        return after_step(self, state) or len(steps) == 12
+
+    monkeypatch.setattr(_trial.training.Run, "after_step", stopping)
+    with pytest.raises(_trial.training.Stopped):
+        _trial.run(trial, tmp_path / "stopped")
+    resumed = _trial.run(trial, tmp_path / "stopped")
+    assert len(steps) == 6 * 5
+    assert resumed["score"] == whole["score"]
+    read_back = _trial.run(trial, tmp_path / "stopped")  # the encoder is there, and not trained again
+    assert len(steps) == 6 * 5
+    assert read_back["score"] == whole["score"]
+
+
+def test_jobs_and_shards_give_the_same_results(tmp_path):
+    trials = experiments.plan("expt0", **SMALL, methods=["mse"])
+    experiments.carry_out(trials, tmp_path / "one")
+    experiments.carry_out(trials, tmp_path / "two", jobs=2)
+    for number in (1, 2, 3):
+        experiments.carry_out(trials, tmp_path / "shards", shard=(number, 3))
+    assert len(list((tmp_path / "shards").glob("results-*-of-3.jsonl"))) == 3
+    one, two, shards = (scores(tmp_path / name) for name in ("one", "two", "shards"))
+    assert one.keys() == two.keys() == shards.keys() == set(trials)
+    assert one == shards
+    for trial, score in one.items():
+        assert two[trial] == pytest.approx(score, abs=2)  # sums in another order, with one thread each
+
+
+@pytest.mark.slow
+def test_ray(tmp_path):
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        trials = experiments.plan("expt0", **SMALL, methods=["mse"])
+        experiments.carry_out(trials, tmp_path, jobs=2, backend="ray")
+        assert set(scores(tmp_path)) == set(trials)
+    finally:
+        ray.shutdown()
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path):
+    trials = experiments.plan("expt0", **SMALL, methods=["mse"])
+    with (
+        _runner._locked(tmp_path / "results.jsonl"),
+        pytest.raises(RunError, match="being written by another"),
+    ):
+        experiments.carry_out(trials, tmp_path)
+
+
+def test_damaged_results_are_named(tmp_path):
+    (tmp_path / "results.jsonl").write_text('{"experiment": "expt0"}\n')
+    with pytest.raises(RunError, match=r"results.jsonl, line 1, is no result"):
+        experiments.read_results(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/0", ""])
+def test_wrong_shards_are_refused(text):
+    with pytest.raises(ValueError, match="shard must be i/n"):
+        experiments.parse_shard(text)
+
+
+def test_published_values_are_the_papers():
+    """Spot checks against the printed tables."""
+    assert experiments.published("expt0", "mnist", 0.5, "dcs", "linear") == (89.13, 0.48)
+    assert experiments.published("expt0", "mnist", 0.7, "sure", "clustering") == (66.72, 3.77)
+    assert experiments.published("expt1", "usps", 0.0, "n2v", "clustering") == (82.78, 10.2)
+    assert experiments.published("expt1", "fashion-mnist", 0.0, "dcs", "linear") == (76.70, 0.49)
+    assert experiments.published("expt0", "mnist", 0.4, "dcs", "linear") is None
+    assert experiments.published("expt0", "digits", 0.3, "dcs", "linear") is None
+    assert experiments.published("expt1", "usps", 0.0, "pca", "linear") is None
+
+
+def results(**values):
+    """Lines as of trials with these scores, (method, variant) by 'method-variant'."""
+    lines = []
+    for name, trial_scores in values.items():
+        method, _, variant = name.partition("_")
+        for number, score in enumerate(trial_scores):
+            place = {"experiment": "expt0", "dataset": "mnist", "noise": 0.5, "protocol": "linear"}
+            amount = {"epochs": 0 if method in ("pca", "untrained") else 80, "train_size": 12800}
+            lines.append(
+                {
+                    **place,
+                    **amount,
+                    "method": method,
+                    "variant": variant or "both",
+                    "trial": number,
+                    "score": score,
+                }
+            )
+    return lines
+
+
+def test_the_table_marks_the_best_two_and_says_how_sure_that_is():
+    lines = results(
+        cosine=[80.0, 81.0, 82.0],
+        n2v_default=[83.0, 83.5, 84.0],
+        dcs_default=[85.0, 85.5, 86.5],
+        dcs_paper=[70.0],
+        oracle=[99.0, 99.0, 99.0],
+        pca=[76.0, 76.0, 76.0],
+    )
+    (table,) = experiments.tables(lines)
+    text = experiments.as_markdown(table)
+    assert "| | mnist, σ = 0.5 | paper |" in text.replace("|  |", "| |")
+    assert "| dcs (default) | **85.67 ± 0.76** | 89.13 ± 0.48 |" in text
+    assert "| n2v (default) | __83.50 ± 0.50__ | 85.22 ± 0.48 |" in text
+    assert "| dcs (paper) | 70.00 | 89.13 ± 0.48 |" in text
+    assert "| oracle | 99.00 ± 0.00 |  |" in text
+    p = ttest_ind([85.0, 85.5, 86.5], [83.0, 83.5, 84.0], equal_var=False).pvalue
+    ahead = f"dcs (default) is 2.17 ahead of n2v (default) (Welch test: p = {p:.2g})"
+    assert f"12,800 samples, 80 epochs, trials: 1 to 3; {ahead}" in text
+    latex = experiments.as_latex(table)
+    assert r"\textbf{85.67 $\pm$ 0.76}" in latex
+    assert r"\underline{83.50 $\pm$ 0.50}" in latex
+    assert latex.count(r"\\") == 1 + 6 + 4
+    rows = list(csv.DictReader(io.StringIO(experiments.as_csv([table]))))
+    (best,) = [row for row in rows if row["rank"] == "1"]
+    assert (best["method"], best["trials"], best["published_mean"]) == ("dcs", "3", "89.13")
+    assert float(best["mean"]) == pytest.approx(85.6667, abs=1e-3)
+
+
+def test_trials_that_differ_in_amount_are_not_averaged():
+    lines = results(cosine=[80.0], pca=[76.0]) + [
+        {**line, "epochs": 40, "score": 70.0} for line in results(cosine=[80.0])
+    ]
+    (table,) = experiments.tables(lines)
+    assert [
+        (c.epochs, {row: cell.scores for row, cell in cells.items()}) for c, cells in table.columns.items()
+    ] == [
+        (40, {"cosine": (70.0,), "pca": (76.0,)}),
+        (80, {"cosine": (80.0,), "pca": (76.0,)}),
+    ]
+
+
+def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
+    folder = tmp_path / "pendigits"
+    folder.mkdir()
+    for name, rows in (("pendigits.tra", 12), ("pendigits.tes", 6)):
+        lines = [",".join(map(str, [*range(i, i + 16), i % 10])) for i in range(rows)]
+        (folder / name).write_text("\n".join(lines) + "\n")
+    base = experiments.Trial("expt1", "pendigits", 0.0, "dcs", "default", "linear", 0, 1, 12)
+    default, flat = (
+        _trial.load(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")
+    )
+    assert tuple(default.shape) == (12, 2, 8)
+    torch.testing.assert_close(flat[3] * 100, torch.arange(3.0, 19.0))
+
+
+def test_all_samples_are_one_for_clustering_and_the_subset_is_fixed():
+    base = experiments.Trial("expt0", "digits", 0.3, "dcs", "default", "linear", 0, 1, 100)
+    linear, other = (_trial.load(base._replace(trial=number), None) for number in (0, 1))
+    assert torch.equal(linear.train.x, other.train.x)
+    assert (len(linear.train), len(linear.test)) == (100, 597)
+    clustering = _trial.load(base._replace(protocol="clustering", train_size=1797), None)
+    assert len(clustering.train) == 1797
+    assert clustering.train.clean is not None
+
+
+def test_dry_run_and_wrong_usage(tmp_path):
+    listed = dcs(
+        "reproduce", "expt0", "--preset", "smoke", "--shard", "2/3", "--dry-run", "--out", tmp_path / "x"
+    )
+    trials = [json.loads(line) for line in listed.stdout.splitlines()]
+    whole = experiments.plan("expt0", "smoke")
+    assert [experiments.Trial(**trial) for trial in trials] == whole[1::3]
+    assert not (tmp_path / "x").exists()
+    for arguments, code, words in (
+        (["expt7"], 2, "expt7"),
+        (["expt0", "--noise", "loud"], 2, "--noise"),
+        (["expt0", "--losses", "dsc"], 1, "methods must be one of"),
+        (["expt0", "--shard", "9"], 1, "shard must be i/n"),
+    ):
+        wrong = dcs("reproduce", *arguments, "--out", tmp_path / "y")
+        assert wrong.returncode == code
+        assert words in wrong.stderr
+        assert "Traceback" not in wrong.stderr
+    assert os.listdir(tmp_path) == []
+    assert re.search(r"Example: dcs reproduce", dcs("reproduce", "--help").stdout)
