@@ -1,6 +1,7 @@
 """Carries out trials, side by side if asked to, and keeps the results; what is finished is not done again."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -101,13 +102,18 @@ def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, ba
 
 
 def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Iterator[Line]:
-    if backend == "ray":
-        require("ray", "ray", "backend ray")
-        from ray.util.joblib import register_ray
+    if backend == "loky":
+        yield from Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)(calls)
+        return
+    require("ray", "ray", "backend ray")
+    from ray.util.joblib import register_ray
 
-        register_ray()  # type: ignore[no-untyped-call]
-    with parallel_config(backend, n_jobs=jobs):
-        yield from Parallel(return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)(calls)
+    register_ray()  # type: ignore[no-untyped-call]
+    waiting = iter(calls)
+    # Ray hands over results when all are there: in rounds, so that few are lost if it ends before.
+    with parallel_config("ray", n_jobs=jobs):
+        while some := list(itertools.islice(waiting, jobs)):
+            yield from Parallel()(some)
 
 
 @contextlib.contextmanager
