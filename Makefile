@@ -41,7 +41,7 @@ clean:
 
 $(VENV)/.run-installed: pyproject.toml requirements.lock | $(BIN)/python
 	@echo "== installing dcs-learn and what it runs on into $(VENV)"
-	@$(BIN)/python $(PIP_INSTALL) --editable .
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[images]'
 	@touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.run-installed

@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -324,3 +326,85 @@ def test_python_m_dcs():
         [sys.executable, "-m", "dcs", "--version"], capture_output=True, text=True, env=os.environ
     )
     assert code.stdout.startswith("dcs-learn ")
+
+
+def test_a_bit_that_fell_over_is_seen(run, photos, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    result = inside("embed", tmp_path / "run", photos, "--out", tmp_path / "a.npy")
+    assert result.returncode == 1
+    assert "is damaged, its checksum differs" in result.stderr
+
+
+def test_epochs_are_as_many_as_make_three_thousand_steps(photos, tmp_path):
+    said = inside("fit", photos, "--out", tmp_path / "r", "--dry-run")
+    assert json.loads(said.stdout)["training"]["max_epochs"] == 3000
+    said = inside("fit", photos, "--out", tmp_path / "r", "--dry-run", "--batch-size", 1)
+    assert json.loads(said.stdout)["training"]["max_epochs"] == 100
+
+
+def test_resuming_asks_what_the_data_is_not_where(photos, tmp_path):
+    """A folder that was moved will do; one with another picture in it will not."""
+    moved, out = tmp_path / "moved", tmp_path / "run"
+    shutil.copytree(photos, moved)
+    arguments = ("--out", out, *QUICK, "--set", "checkpoint_seconds=0")
+    process = subprocess.Popen([DCS, *map(str, ("fit", photos, *arguments, "--epochs", "9999"))])
+    while not (out / "checkpoint").is_dir() or not list((out / "checkpoint").glob("*.json")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    last = max(moved.rglob("*.png"))
+    content = last.read_bytes()
+    last.write_bytes(min(moved.rglob("*.png")).read_bytes())
+    changed = inside("fit", moved, "--out", out, "--resume")
+    assert changed.returncode == 1
+    assert "data was" in changed.stderr
+    last.write_bytes(content)
+    done = json.loads(max((out / "checkpoint").glob("*.json")).read_text())["position"]["epoch"]
+    resumed = inside("fit", moved, "--out", out, "--resume", "--epochs", done + 2)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_what_cannot_be_meant_is_refused(photos, run, tmp_path):
+    both = inside("fit", photos, "--out", run, "--resume", "--overwrite")
+    assert both.returncode == 1
+    assert "give one of them" in both.stderr
+    within = inside("fit", photos, "--out", photos / "run", "--epochs", 1)
+    assert within.returncode == 1
+    assert "is in the folder of the data" in within.stderr
+    (tmp_path / "file").write_text("mine")
+    onto_file = inside("denoise", run, photos, "--out", tmp_path / "file", "--overwrite")
+    assert onto_file.returncode == 1
+    assert "is a file: name a folder" in onto_file.stderr
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_settings_that_fail_leave_the_directory_free(photos, tmp_path):
+    failed = inside("fit", photos, "--out", tmp_path / "r", "--radius", 100, *QUICK)
+    assert failed.returncode == 1
+    assert "window of radius 100" in failed.stderr
+    assert inside("fit", photos, "--out", tmp_path / "r", "--epochs", 1, *QUICK).returncode == 0
+
+
+def test_resuming_nothing_is_said(photos, tmp_path):
+    result = inside("fit", photos, "--out", tmp_path / "r", "--resume", "--epochs", 1, *QUICK)
+    assert result.returncode == 0
+    assert "there is no run to resume: a new one begins" in result.stderr
+
+
+def test_two_columns_and_names_with_spaces(tmp_path):
+    np.save(tmp_path / "two columns.npy", np.random.default_rng(0).normal(size=(60, 2)))
+    result = inside("fit", tmp_path / "two columns.npy", "--out", tmp_path / "my run", "--epochs", 1, *QUICK)
+    assert result.returncode == 0, result.stderr
+    command = next(line for line in result.stdout.splitlines() if line.startswith("next: "))
+    words = shlex.split(command)[1:]
+    assert words[:4] == ["dcs", "embed", str(tmp_path / "my run"), str(tmp_path / "two columns.npy")]
+
+
+def test_few_steps_are_warned_of(photos, tmp_path):
+    result = dcs("fit", photos, "--out", tmp_path / "r", "--epochs", 50, *QUICK)
+    assert result.returncode == 0
+    assert "dcs: warning: training ended after 100 steps while the loss was still falling" in result.stderr

@@ -37,6 +37,16 @@ def test_bad_arguments(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_is_not_replaced_unasked(tmp_path):
+    (tmp_path / "a.onnx").write_text("mine")
+    network = models.build("mlp", (4,), 2, hidden=(3,))
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
+        to_onnx(network, (4,), tmp_path / "a.onnx")
+    assert (tmp_path / "a.onnx").read_text() == "mine"
+    to_onnx(network, (4,), tmp_path / "a.onnx", overwrite=True)
+    assert (tmp_path / "a.onnx").read_bytes() != b"mine"
+
+
 def test_hub_round_trip_without_a_network(tmp_path, monkeypatch):
     from dcs.hub import HubAutoencoder
 

@@ -273,7 +273,8 @@ def test_resume_after_epochs_without_a_checkpoint_counts_each_once(whole, folder
     process.join()
     assert newest(folder) == 0
     assert metrics(folder)
-    fit(folder, resume=True)
+    with pytest.warns(CheckpointWarning, match="has no checkpoint: the run begins anew"):
+        fit(folder, resume=True)
     check_like(folder, whole)
 
 
@@ -321,10 +322,50 @@ def test_code_in_a_checkpoint_is_not_run(whole, stopped, tmp_path, how):
     about = json.loads(path.with_suffix(".json").read_text())
     about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     path.with_suffix(".json").write_text(json.dumps(about))
-    with pytest.warns(CheckpointWarning, match="damaged or not one of ours"):
+    with pytest.warns(CheckpointWarning, match="damaged or not one of ours") as warned:
         fit(stopped, resume=True)
+    assert not any("weights_only" in str(warning.message) for warning in warned)  # as torch advises
     assert not mark.exists()
     check_like(stopped, whole)
+
+
+def rewrite(folder, change):
+    """Change the newest checkpoint, as nobody should, and make its checksum right."""
+    path = max((folder / "checkpoint").glob("*.pt"))
+    state = torch.load(path, weights_only=True)
+    change(state)
+    torch.save(state, path)
+    about = json.loads(path.with_suffix(".json").read_text())
+    about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("model"),
+        lambda state: state["model"].update({name: value[:1] for name, value in state["model"].items()}),
+        lambda state: state.update(noise=state["noise"][:5]),
+        lambda state: state["position"].update(pages=3),
+    ],
+)
+def test_a_foreign_checkpoint_is_said_not_to_fit(stopped, change):
+    rewrite(stopped, change)
+    with pytest.raises(RunError, match="the checkpoint does not fit this training"):
+        fit(stopped, resume=True)
+
+
+def test_a_run_that_never_began_leaves_its_directory_free(folder):
+    with pytest.raises(RuntimeError, match="early"), opened(folder):
+        raise RuntimeError("early")
+    fit(folder)
+    assert (folder / "model.safetensors").exists()
+
+
+def test_the_model_of_a_run_has_a_checksum(whole):
+    described = json.loads((whole / "config.json").read_text())
+    content = (whole / "model.safetensors").read_bytes()
+    assert described["sha256"] == {"model.safetensors": hashlib.sha256(content).hexdigest()}
 
 
 def test_other_settings_are_refused_by_name(stopped):

@@ -298,8 +298,9 @@ def test_average_of_weights_is_kept_and_is_what_is_validated():
     final = by_hand(x, objectives.MSE(), epochs=2, each_step=watch, validation=0.1)
     course.append(final.state_dict())
     average = {k: v.double() for k, v in course[0].items()}
-    for weights in course[1:]:
-        average = {k: decay * v + (1 - decay) * weights[k].double() for k, v in average.items()}
+    for step, weights in enumerate(course[1:]):
+        now = min(decay, (1 + step) / (10 + step))
+        average = {k: now * v + (1 - now) * weights[k].double() for k, v in average.items()}
     model, history = run(x, objective="mse", max_epochs=2, ema=decay, validation=0.1)
     for name, value in model.state_dict().items():
         assert torch.allclose(value.double(), average[name], atol=1e-6)

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,7 +42,6 @@ from dcs._saved import (
     restore,
     write_folder,
 )
-from dcs.masking import BlindSpot
 from dcs.training import RunError, TrainingConfig, make_network, make_objective, read_config, train
 from dcs.training.run import CONFIG, METRICS, MODEL, versions
 
@@ -310,11 +308,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if isinstance(self.objective, objectives.Objective):
             return copy.deepcopy(self.objective)
         with _naming("objective_options" if config.objective_options else "masking"):
-            made = make_objective(config, shape)
-        if shape == (2,) and isinstance(made, objectives.MaskedObjective):
-            masker = made.default_masker(1) if made.masker is None else made.masker
-            made.masker = _Padded(masker) if isinstance(masker, BlindSpot) else masker
-        return made
+            return make_objective(config, shape)
 
     def _make_network(self, config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
         if isinstance(self.network, nn.Module):
@@ -444,22 +438,6 @@ def load(
     if about.feature_names:
         encoder.feature_names_in_ = np.array(about.feature_names, dtype=object)
     return encoder
-
-
-@dataclass(frozen=True)
-class _Padded:
-    """Lets a window of three stand over two entries, by a third that is never masked nor copied from."""
-
-    masker: BlindSpot
-
-    def __call__(
-        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        inside = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
-        x_tilde, b = self.masker(
-            nn.functional.pad(x, (0, 1)), generator, valid=nn.functional.pad(inside, (0, 1))
-        )
-        return x_tilde[..., :-1].contiguous(), b[..., :-1].contiguous()
 
 
 def _plain(value: object) -> object:

@@ -15,15 +15,21 @@ from dcs._optional import require
 
 
 def to_onnx(
-    network: nn.Module, shape: Sequence[int], path: str | os.PathLike[str], *, part: str = "autoencoder"
+    network: nn.Module,
+    shape: Sequence[int],
+    path: str | os.PathLike[str],
+    *,
+    part: str = "autoencoder",
+    overwrite: bool = False,
 ) -> Path:
     """Write a network as an ONNX file, for batches of any size.
 
     Args:
         network: Such as `dcs.models.build` makes, or the `network_` of a fitted `DenoisingEncoder`.
         shape: Of one sample.
-        path: The file; one that exists is replaced.
+        path: The file.
         part: `autoencoder`, from x to a prediction of x; or `encoder`, from x to its features.
+        overwrite: Whether a file that exists is replaced.
 
     Returns:
         The path. The file's input is called x, its output prediction or features.
@@ -31,6 +37,8 @@ def to_onnx(
     require("onnxscript", "onnx", "writing ONNX")
     check_choice("part", part, ("autoencoder", "encoder"))
     path = Path(path)
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
     parameter = next(network.parameters(), torch.empty(0))
     module = _Encoder(network) if part == "encoder" else network
     example = torch.zeros(2, *shape, dtype=parameter.dtype, device=parameter.device)

@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
-app.command("fit", epilog="Example: dcs fit photos/ --out run --epochs 50")(fit.fit)
+app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
 app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
 app.command("denoise", epilog="Example: dcs denoise run photos/ --out cleaner/")(fit.denoise)
 app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)

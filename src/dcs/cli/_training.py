@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,6 +16,7 @@ from dcs.data import Dataset, Samples
 from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
+from dcs.training.run import CONFIG
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -93,6 +93,8 @@ def train_run(
     for name in log:
         check_logger(name)
     main = is_main()
+    if main and resume and not (out / CONFIG).exists():
+        print(f"dcs: {out}: there is no run to resume: a new one begins", file=sys.stderr)
     with ShownRun(out, described, resume=resume, overwrite=overwrite, main=main, log=log) as run:
         if run.finished:
             return {"run": str(out), "already_finished": True}
@@ -139,6 +141,7 @@ def estimate(x: Tensor | Samples, config: TrainingConfig) -> dict[str, float]:
 
 
 def fingerprint(x: Tensor | Samples) -> str:
-    """Tells one set of data from another, by its first samples."""
-    some = x.read(range(min(x.shape[0], 64))) if isinstance(x, Samples) else x[:64]
-    return hashlib.sha256(some.contiguous().cpu().to(torch.float32).numpy().tobytes()).hexdigest()[:16]
+    """Tells one set of data from another: by all of it or, where it is not in memory, by 256 samples."""
+    if isinstance(x, Samples):
+        x = x.read(range(0, x.shape[0], -(-x.shape[0] // 256)))
+    return hashlib.sha256(x.contiguous().cpu().float().numpy().data).hexdigest()[:16]

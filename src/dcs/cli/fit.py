@@ -1,6 +1,7 @@
 """`dcs fit`, `dcs embed` and `dcs denoise`."""
 
 import json
+import shlex
 import tomllib
 from enum import StrEnum
 from pathlib import Path
@@ -46,7 +47,7 @@ Label = Annotated[
 ]
 MixedSizes = Annotated[Mixed, typer.Option(help="What to do with files of different sizes.")]
 Size = Annotated[str | None, typer.Option(help="The size to which, such as 64 or 48x64.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -61,7 +62,9 @@ def fit(
     ] = None,
     network: Annotated[str | None, typer.Option(help="mlp conv conv1d unet  [default: mlp]")] = None,
     components: Annotated[int | None, typer.Option(min=1, help="Features.  [default: 10]")] = None,
-    epochs: Annotated[int | None, typer.Option(min=0, help="At most.  [default: 100]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=0, help="At most.  [default: 100, or more if they are short]")
+    ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Epochs without a better held-out loss before stopping.")
     ] = None,
@@ -90,7 +93,7 @@ def fit(
         list[str] | None, typer.Option(help="Where metrics go too: tensorboard, wandb; may be repeated.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where it was stopped.")] = False,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run that is there.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the settings, and about how long it takes; then stop.")
     ] = False,
@@ -98,8 +101,13 @@ def fit(
 ) -> None:
     """Learn features from noisy data; stop with Ctrl-C and go on with --resume."""
     from dcs.training import read_config
+    from dcs.training.config import enough_epochs
     from dcs.training.processes import is_main
 
+    if resume and overwrite:
+        raise ValueError("--resume goes on with a run and --overwrite removes it: give one of them")
+    if _is_within(out, data):
+        raise ValueError(f"{out} is in the folder of the data: name another")
     stored = out / "config.json"
     given = _read_settings(stored) if resume and stored.is_file() else {}
     given |= _read_settings(config) | _assignments(settings or [])
@@ -126,6 +134,9 @@ def fit(
             "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
         )
     loaded = load_data(data, root, noise, data_seed, label, mixed, size)
+    if "max_epochs" not in given:
+        learning = max(1, round(len(loaded.train) * (1 - checked.validation)))
+        checked = checked.model_copy(update={"max_epochs": enough_epochs(learning, checked.batch_size)})
     source = {
         "source": _absolute(data),
         "root": None if root is None else _absolute(str(root)),
@@ -154,8 +165,8 @@ def fit(
         typer.echo(f"{out} is finished after {result['epochs']} epochs{loss}")
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
         asked["mixed"] = None if mixed is Mixed.error else str(mixed)
-        again = "".join(f" --{name} {value}" for name, value in asked.items() if value is not None)
-        typer.echo(f"next: dcs embed {out} {data} --out features.npy{again}")
+        again = [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        typer.echo("next: " + shlex.join(["dcs", "embed", str(out), data, "--out", "features.npy", *again]))
 
 
 def embed(
@@ -226,7 +237,9 @@ def denoise(
         _check_output(out, ".npy", overwrite, data)
     elif _is_within(out, data):
         raise ValueError(f"{out} is where the data is: name another folder")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())) and not overwrite:
+    elif out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: name a folder, or a .npy file")
+    elif out.exists() and any(out.iterdir()) and not overwrite:
         raise ValueError(f"{out} is there already: name a new folder, or pass --overwrite")
     encoder = dcs.load(run)
     loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)

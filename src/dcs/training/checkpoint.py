@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import re
 import warnings
 from pathlib import Path
@@ -69,7 +70,9 @@ def load_newest(folder: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | No
                 raise ValueError("its checksum differs")
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001  (damage can take any form)
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            # What torch says of a file that it refuses is advice to run the code in it.
+            refused = isinstance(error, pickle.UnpicklingError)
+            reason = "it holds more than tensors" if refused else " ".join(str(error).split())[:200]
             warnings.warn(
                 f"checkpoint {_state_file(folder, number)} is damaged or not one of ours ({reason}): it is "
                 f"left out",

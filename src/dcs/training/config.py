@@ -1,10 +1,14 @@
 """What a training is told, complete and checked."""
 
 import difflib
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Generator, Tensor, nn
 
 from dcs import masking, models, objectives
 
@@ -58,6 +62,11 @@ def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
         raise ValueError("; ".join(_explain(problem) for problem in error.errors())) from None
 
 
+def enough_epochs(samples: int, batch_size: int) -> int:
+    """As many epochs as make 3,000 steps, at least 100: what the command line trains for if nobody says."""
+    return max(100, math.ceil(3000 / math.ceil(samples / batch_size)))
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The settings in which two configurations differ, as text."""
     return [
@@ -87,6 +96,9 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
     made: objectives.Objective = _make(
         "objective_options", lambda **given: objectives.get(config.objective, **given), options
     )
+    if shape == (2,) and isinstance(made, objectives.MaskedObjective):
+        masker = made.default_masker(1) if made.masker is None else made.masker
+        made.masker = _Padded(masker) if isinstance(masker, masking.BlindSpot) else masker
     return made
 
 
@@ -102,6 +114,22 @@ def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> Any:
 def default_ndim(shape: tuple[int, ...]) -> int:
     """Over how many axes samples have neighbours, as `dcs.objectives.MaskedObjective` decides it."""
     return 2 if len(shape) > 1 and shape[-2] > 2 else 1
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """Lets a window of three stand over two entries, by a third that is never masked nor copied from."""
+
+    masker: masking.BlindSpot
+
+    def __call__(
+        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        inside = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+        x_tilde, b = self.masker(
+            nn.functional.pad(x, (0, 1)), generator, valid=nn.functional.pad(inside, (0, 1))
+        )
+        return x_tilde[..., :-1].contiguous(), b[..., :-1].contiguous()
 
 
 def _make(setting: str, make: Any, options: dict[str, Any]) -> Any:

@@ -14,8 +14,15 @@ from torch.amp.grad_scaler import GradScaler
 from dcs.data import Batches, Samples
 from dcs.objectives import SURE, Objective
 from dcs.training.config import TrainingConfig
-from dcs.training.meters import TrainingWarning, concerns, feature_spread, weight_statistics
+from dcs.training.meters import (
+    TrainingWarning,
+    concerns,
+    feature_spread,
+    still_falling,
+    weight_statistics,
+)
 from dcs.training.processes import Joint, agree, any_process, average_gradients, from_main, together
+from dcs.training.run import RunError
 
 _METER_SAMPLES = 512
 _ESTIMATE_SAMPLES = 4096
@@ -84,7 +91,8 @@ def train(
     with _engine(config) as accelerator, together(accelerator):
         trainer = _Trainer(model, objective, x, config, pair, accelerator)
         state = recorder.restore() if recorder is not None and accelerator.is_main_process else None
-        trainer.load_state(from_main(state, accelerator))
+        with _fitting():
+            trainer.load_state(from_main(state, accelerator))
         while not trainer.at.finished:
             for batch in trainer.batches.epoch(trainer.order, start=trainer.at.batch):
                 trainer.step(batch.x, batch.rows)
@@ -165,9 +173,12 @@ class _Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None and self.config.ema is not None:
+            # At first over fewer steps, or the weights that training began with would count for long.
+            done = self.at.epoch * len(self.batches) + self.at.batch
+            decay = min(self.config.ema, (1 + done) / (10 + done))
             for name, weights in self.network.state_dict().items():
                 if weights.is_floating_point():
-                    self.average[name].lerp_(weights, 1 - self.config.ema)
+                    self.average[name].lerp_(weights, 1 - decay)
                 else:
                     self.average[name].copy_(weights)
         self.seen += len(x)
@@ -211,7 +222,11 @@ class _Trainer:
             stop = at.epoch - at.best_epoch >= config.patience
         last = at.epoch + 1 >= config.max_epochs
         if (last or stop) and self.accelerator.is_main_process:
-            for concern in concerns(spread, statistics):
+            found = concerns(spread, statistics)
+            steps = (at.epoch + 1) * len(self.batches)
+            if config.max_epochs >= 50 and at.best_epoch >= 0.9 * config.max_epochs:
+                found += still_falling(steps)
+            for concern in found:
                 warnings.warn(concern, TrainingWarning, stacklevel=3)
         self.epoch_order = self.order.get_state()
         self.at = at._replace(epoch=at.epoch + 1, batch=0, loss_sum=0.0, finished=last or stop)
@@ -298,6 +313,18 @@ class _Trainer:
         if isinstance(self.objective, SURE) and self.objective.sigma.isnan().all():
             some = torch.arange(min(self.x.shape[0], _ESTIMATE_SAMPLES))
             self.objective.estimate(_take(self.x, some, self.accelerator.device))
+
+
+@contextlib.contextmanager
+def _fitting() -> Iterator[None]:
+    """Say so if a checkpoint, though whole, is not one of this training."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(
+            f"the checkpoint does not fit this training ({type(error).__name__}: {reason}): start anew"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from dcs.objectives import DenoisingCosine, Objective
 
 COLLAPSED = 0.02  # a healthy U-Net, whose features are means of maps, has 0.04
 MOSTLY_FLOORED = 0.5
+FEW_STEPS = 1000
 
 
 class TrainingWarning(UserWarning):
@@ -46,6 +47,16 @@ def weight_statistics(
         "k_deviation": float(k.std()) if len(k) > 1 else 0.0,
     }
     return {**spread, "floored": float(floored.float().mean())}
+
+
+def still_falling(steps: int) -> list[str]:
+    """What a user should know of a training that ended while it was still getting better."""
+    if steps >= FEW_STEPS:
+        return []
+    return [
+        f"training ended after {steps} steps while the loss was still falling: with little data an epoch is "
+        f"few steps; raise max_epochs (--epochs) until there are some thousands"
+    ]
 
 
 def concerns(spread: float, statistics: dict[str, float]) -> list[str]:

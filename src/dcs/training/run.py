@@ -1,5 +1,6 @@
 """A run directory: config.json, metrics.jsonl, model.safetensors and checkpoint/, plain files all."""
 
+import hashlib
 import json
 import math
 import os
@@ -68,6 +69,7 @@ class Run:
         self.asked_to_stop = 0
         self.last_saved = time.monotonic()
         self.step = 0
+        self.began = False  # whether there was nothing before
         self._handlers: dict[int, Any] = {}
 
     @property
@@ -92,6 +94,8 @@ class Run:
     ) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+        if self.main and error is not None and self.step == 0 and self.began:
+            (self.folder / CONFIG).unlink(missing_ok=True)  # nothing was trained: the directory is free again
         self.lock.release()
 
     def restore(self) -> dict[str, Any] | None:
@@ -102,6 +106,12 @@ class Run:
             raise RunError(f"{self.folder} holds a finished run: start anew with --overwrite")
         found = checkpoint.load_newest(self.folder / CHECKPOINTS)
         if found is None:
+            if not self.began:
+                warnings.warn(
+                    f"{self.folder} has no checkpoint: the run begins anew",
+                    checkpoint.CheckpointWarning,
+                    stacklevel=3,
+                )
             self._describe(epoch=0)
             return None
         self.step, state, about = found
@@ -173,11 +183,13 @@ class Run:
         from safetensors.torch import save
 
         if self.main:
-            described = json.loads((self.folder / CONFIG).read_bytes()) | learned
-            write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
             # Copies, for tensors that share memory are refused.
             copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
-            write_atomically(self.folder / MODEL, save(copies))
+            content = save(copies)
+            digest = {"sha256": {MODEL: hashlib.sha256(content).hexdigest()}}
+            described = json.loads((self.folder / CONFIG).read_bytes()) | learned | digest
+            write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
+            write_atomically(self.folder / MODEL, content)
             shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
 
     def _claim(self) -> None:
@@ -201,7 +213,8 @@ class Run:
             for name in reversed(_OURS):  # config.json last: without it, the rest is not known as a run
                 path = self.folder / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        if not (self.folder / CONFIG).exists():
+        self.began = not (self.folder / CONFIG).exists()
+        if self.began:
             self._describe(epoch=0)
 
     def _refuse(self) -> None:
@@ -258,4 +271,6 @@ def _deciding(config: dict[str, Any]) -> dict[str, Any]:
     training = config["training"]
     free = _FREE - {"max_epochs"} if training["schedule"] != "constant" else _FREE
     rest = {name: value for name, value in config.items() if name != "training"}
+    if "fingerprint" in rest.get("data", {}):  # which says more than where the data is
+        rest["data"] = {name: value for name, value in rest["data"].items() if name not in ("source", "root")}
     return {**rest, **{name: value for name, value in training.items() if name not in free}}
