@@ -66,7 +66,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             for the features; with `decode` or `decoder` there is a way back from them.
         network_options: Of the network, such as {"hidden": (256, 256)}.
         n_components: Features, unless the network is a module.
-        max_epochs: Epochs, unless stopped early.
+        max_epochs: Epochs, unless stopped early. With little data an epoch is few steps: some thousands of
+            those are needed.
         batch_size: Samples a step.
         learning_rate: Of Adam.
         schedule: Of the learning rate: `constant` or `cosine`.
@@ -75,7 +76,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         clip_norm: Largest norm of the gradient.
         validation: Share of the samples held out.
         patience: Epochs without a better held-out loss before stopping; the best weights are kept.
-        ema: Decay of the average of weights that is kept.
+        ema: Decay of the average of weights that is kept, over fewer steps at first.
         precision: Of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
         compile: Whether to compile the network for training.
         device: `auto` (the best there is) or `cpu`.

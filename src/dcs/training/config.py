@@ -44,7 +44,12 @@ class TrainingConfig(BaseModel):
     patience: int | None = Field(
         None, ge=1, description="Epochs without a better held-out loss before stopping; the best is kept."
     )
-    ema: float | None = Field(None, gt=0, lt=1, description="Decay of the average of weights that is kept.")
+    ema: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Decay of the average of weights that is kept, over fewer steps at first.",
+    )
     precision: Literal["no", "fp16", "bf16"] = Field("no", description="Mixed precision.")
     compile: bool = Field(False, description="Whether to compile the network.")
     device: Literal["auto", "cpu"] = Field("auto", description="The best there is, or cpu.")
