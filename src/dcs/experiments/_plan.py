@@ -49,7 +49,7 @@ class Preset(NamedTuple):
 PRESETS = {
     "paper": Preset({"linear": 10, "clustering": 20}, 800, None),
     "quick": Preset({"linear": 3, "clustering": 3}, None, 12_800, noises=(0.3, 0.5, 0.7)),
-    "smoke": Preset({"linear": 1, "clustering": 1}, 20, None, ("digits",), (0.3,)),
+    "smoke": Preset({"linear": 1, "clustering": 1}, 20, 1024, ("digits",), (0.3,)),
 }
 QUICK_STEPS = 4_000
 
