@@ -341,9 +341,14 @@ def test_a_bit_that_fell_over_is_seen(run, photos, tmp_path):
 
 def test_epochs_are_as_many_as_make_three_thousand_steps(photos, tmp_path):
     said = inside("fit", photos, "--out", tmp_path / "r", "--dry-run")
-    assert json.loads(said.stdout)["training"]["max_epochs"] == 3000
+    training = json.loads(said.stdout)["training"]
+    assert (training["max_epochs"], training["patience"]) == (3000, 200)
     said = inside("fit", photos, "--out", tmp_path / "r", "--dry-run", "--batch-size", 1)
-    assert json.loads(said.stdout)["training"]["max_epochs"] == 100
+    training = json.loads(said.stdout)["training"]
+    assert (training["max_epochs"], training["patience"]) == (100, 10)
+    said = inside("fit", photos, "--out", tmp_path / "r", "--dry-run", "--epochs", 5)
+    training = json.loads(said.stdout)["training"]
+    assert (training["max_epochs"], training["patience"]) == (5, None)
 
 
 def test_resuming_asks_what_the_data_is_not_where(photos, tmp_path):

@@ -63,7 +63,7 @@ def fit(
     network: Annotated[str | None, typer.Option(help="mlp conv conv1d unet  [default: mlp]")] = None,
     components: Annotated[int | None, typer.Option(min=1, help="Features.  [default: 10]")] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=0, help="At most.  [default: 100, or more if they are short]")
+        int | None, typer.Option(min=0, help="At most.  [default: enough, with early stopping]")
     ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Epochs without a better held-out loss before stopping.")
@@ -136,7 +136,10 @@ def fit(
     loaded = load_data(data, root, noise, data_seed, label, mixed, size)
     if "max_epochs" not in given:
         learning = max(1, round(len(loaded.train) * (1 - checked.validation)))
-        checked = checked.model_copy(update={"max_epochs": enough_epochs(learning, checked.batch_size)})
+        long = enough_epochs(learning, checked.batch_size)
+        # Enough for any data is too much for some: little data is soon learned by heart.
+        stop = checked.patience or (max(10, long // 15) if checked.validation else None)
+        checked = checked.model_copy(update={"max_epochs": long, "patience": stop})
     source = {
         "source": _absolute(data),
         "root": None if root is None else _absolute(str(root)),
