@@ -173,6 +173,25 @@ def test_killed_and_started_again_it_ends_with_the_same_scores(tmp_path):
     assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_signal_stops_it_without_a_traceback(tmp_path, jobs):
+    command = [DCS, "reproduce", "expt0", "--preset", "smoke", "--protocol", "linear", "--epochs", "9999"]
+    command += ["--losses", "mse,dcs", "--jobs", jobs, "--out", tmp_path / "out"]
+    process = subprocess.Popen(
+        list(map(str, command)), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and len(list(tmp_path.glob("out/runs/*/metrics.jsonl"))) < jobs:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    if jobs == 1:  # several are ended at once, and go on from a checkpoint of the last minute
+        assert list(tmp_path.glob("out/runs/*/checkpoint/*.pt"))
+
+
 def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     (trial,) = [
         t for t in experiments.plan("expt0", **SMALL | {"epochs": 6}, methods=["dcs"]) if t.method == "dcs"

@@ -1,6 +1,7 @@
 """`dcs reproduce`: the paper's experiments."""
 
 import json
+import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,6 +62,7 @@ def reproduce(
     What is finished is not run again: stop with Ctrl-C, and go on with the same command.
     """
     from dcs import experiments
+    from dcs.training import Stopped
 
     wanted = experiments.plan(
         str(experiment),
@@ -94,15 +96,20 @@ def reproduce(
         if as_json:
             typer.echo(json.dumps(line))
 
-    experiments.carry_out(
-        wanted,
-        out,
-        root=None if root is None else str(root),
-        jobs=jobs,
-        backend=str(backend),
-        shard=share,
-        finished=finished,
-    )
+    try:
+        experiments.carry_out(
+            wanted,
+            out,
+            root=None if root is None else str(root),
+            jobs=jobs,
+            backend=str(backend),
+            shard=share,
+            finished=finished,
+        )
+    except (Stopped, KeyboardInterrupt) as stopped:
+        typer.echo(f"dcs: stopped after {count} of {left} trials: the same command goes on", err=True)
+        number = stopped.signal_number if isinstance(stopped, Stopped) else signal.SIGINT
+        raise typer.Exit(128 + number) from None
     found = experiments.tables(experiments.read_results(out))
     written = experiments.write_tables(found, out)
     if figures:

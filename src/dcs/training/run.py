@@ -34,8 +34,11 @@ class Stopped(Exception):  # noqa: N818  (it is not an error)
     """A signal asked the training to stop; it was saved."""
 
     def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
+        super().__init__(message, signal_number)  # both, so that it can pass between processes
         self.signal_number = signal_number
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RunError(ValueError):
