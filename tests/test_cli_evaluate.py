@@ -112,7 +112,9 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
         (["--protocol", "liner"], "protocol must be one of linear, clustering, knn, denoising"),
         ([], "has no labels: give them with --labels"),
         (["--protocol", "denoising"], "needs clean data"),
+        (["--protocol", ","], "protocol is empty"),
         (["--labels", "missing.npy"], "missing.npy"),
+        (["--labels", "text.npy"], "labels text.npy is no .npy file"),
         (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 samples"),
         (["--data", "nowhere/"], "nowhere"),
     ],
@@ -120,6 +122,7 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
 def test_what_a_user_can_mend_is_one_line(own, arguments, words, monkeypatch):
     monkeypatch.chdir(own)
     (own / "short.txt").write_text("a\nb\n")
+    (own / "text.npy").write_text("a\n")
     result = inside("evaluate", own / "run", *arguments)
     assert result.returncode == 1
     assert words in result.stderr

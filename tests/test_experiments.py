@@ -87,6 +87,7 @@ def test_subsets_and_variants():
         ({"trials": 0}, "trials must be at least 1"),
         ({"experiment": "expt1", "noises": [0.3]}, "noises are for expt0"),
         ({"experiment": "expt1", "methods": ["sure"]}, "methods must be one of mse, cosine, n2v, dcs"),
+        ({"protocols": []}, "protocols is empty: name some of linear, clustering"),
         ({"variants": ["papers"]}, "variants must be one of default, paper"),
     ],
 )
@@ -248,6 +249,12 @@ def test_a_directory_in_use_is_left_alone(tmp_path):
         pytest.raises(RunError, match="being written by another"),
     ):
         experiments.carry_out(trials, tmp_path)
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(RunError, match="mine is a file: name a directory"):
+        experiments.carry_out(experiments.plan("expt0", **SMALL), tmp_path / "mine")
 
 
 def test_damaged_results_are_named(tmp_path):

@@ -53,7 +53,7 @@ def prediction_scale(
     """
     if not isinstance(objective, SCALE_FREE):
         return 1.0
-    device = _whereabouts(network) if device is None else device
+    device = device_of(network) if device is None else device
     rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
     products = torch.zeros(3, dtype=torch.float64)
     with predicting(network, device):
@@ -89,7 +89,7 @@ def check_units(x: Numbers, fitted: float | None) -> None:
 @contextlib.contextmanager
 def predicting(network: nn.Module, device: torch.device) -> Iterator[None]:
     """Evaluation mode without gradients on a device; all is as before afterwards."""
-    training, before = {module: module.training for module in network.modules()}, _whereabouts(network)
+    training, before = {module: module.training for module in network.modules()}, device_of(network)
     network.eval().to(device)
     try:
         with torch.no_grad():
@@ -130,5 +130,6 @@ def nearest(x: Tensor, prediction: Tensor) -> Tensor:
     return (b * factor[:, None]).reshape(x.shape)
 
 
-def _whereabouts(network: nn.Module) -> torch.device:
+def device_of(network: nn.Module) -> torch.device:
+    """Where a network's parameters are."""
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))

@@ -47,6 +47,8 @@ def evaluate(
     wanted = [word.strip() for word in protocol.split(",") if word.strip()]
     for name in wanted:
         check_choice("protocol", name, PROTOCOLS)
+    if not wanted:
+        raise ValueError(f"protocol is empty: name some of {', '.join(PROTOCOLS)}")
     encoder = dcs.load(run)
     config = json.loads((run / "config.json").read_bytes())
     if data is None:
@@ -123,7 +125,10 @@ def _read_labels(path: Path) -> Any:
     import torch
 
     if path.suffix == ".npy":
-        values = np.load(path, allow_pickle=False).reshape(-1)
+        try:
+            values = np.load(path, allow_pickle=False).reshape(-1)
+        except (ValueError, EOFError):
+            raise ValueError(f"labels {path} is no .npy file of numbers or text: write it anew") from None
     else:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
         values = np.array([line.strip() for line in lines])

@@ -10,7 +10,7 @@ from torch.nn.functional import conv2d, cosine_similarity
 
 from dcs import data
 from dcs._checks import check_number, check_same_shape
-from dcs._predicting import collect
+from dcs._predicting import collect, device_of
 from dcs.evaluation._features import unchanged
 from dcs.evaluation._result import Result, versions
 
@@ -102,9 +102,8 @@ def _predict(model: Any, noisy: Any) -> Any:
         if hasattr(model, "denoise"):
             return model.denoise(noisy)
         if isinstance(model, nn.Module):
-            weights = next(model.parameters(), None)
-            device = torch.device("cpu") if weights is None else weights.device
-            return collect(model, model, noisy if isinstance(noisy, data.Samples) else _tensor(noisy), device)
+            samples = noisy if isinstance(noisy, data.Samples) else _tensor(noisy)
+            return collect(model, model, samples, device_of(model))
         if callable(model):
             with torch.no_grad():
                 return model(noisy)

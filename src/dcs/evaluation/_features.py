@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dcs import data
-from dcs._predicting import collect
+from dcs._predicting import collect, device_of
 
 Array = NDArray[Any]
 
@@ -32,9 +32,7 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
         elif isinstance(encoder, nn.Module):
             encode = getattr(encoder, "encode", None) or getattr(encoder, "encoder", None) or encoder
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
-            weights = next(encoder.parameters(), None)
-            device = samples.device if weights is None and isinstance(samples, Tensor) else None
-            features = collect(encoder, encode, samples, device or _device(weights))
+            features = collect(encoder, encode, samples, device_of(encoder))
         elif callable(encoder):
             with torch.no_grad():
                 features = encoder(x)
@@ -86,7 +84,3 @@ def numbered(*labels: Array) -> tuple[Array, list[Tensor]]:
     if len(classes) < 2:
         raise ValueError(f"labels must be of at least two classes, got only {classes[0]!r}")
     return classes, list(torch.from_numpy(numbers).split([len(part) for part in labels]))
-
-
-def _device(weights: Tensor | None) -> torch.device:
-    return torch.device("cpu") if weights is None else weights.device

@@ -102,6 +102,8 @@ def plan(
         "methods": described.methods,
     }
     for name, values in chosen.items():
+        if not values:
+            raise ValueError(f"{name} is empty: name some of {', '.join(known[name])}")
         for value in values:
             check_choice(name, value, known[name])
     levels = noises or (amount.noises if experiment == "expt0" and amount.noises else described.noises)

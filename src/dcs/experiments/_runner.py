@@ -49,6 +49,8 @@ def carry_out(
     number, count = shard
     check_integer("shard", count, at_least=1)
     check_integer("shard", number, at_least=1, at_most=count)
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file: name a directory")
     (out / RUNS).mkdir(parents=True, exist_ok=True)
     path = out / ("results.jsonl" if count == 1 else f"results-{number}-of-{count}.jsonl")
     with _locked(path):

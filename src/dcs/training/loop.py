@@ -91,8 +91,9 @@ def train(
     with _engine(config) as accelerator, together(accelerator):
         trainer = _Trainer(model, objective, x, config, pair, accelerator)
         state = recorder.restore() if recorder is not None and accelerator.is_main_process else None
+        state = from_main(state, accelerator)
         with _fitting():
-            trainer.load_state(from_main(state, accelerator))
+            trainer.load_state(state)
         while not trainer.at.finished:
             for batch in trainer.batches.epoch(trainer.order, start=trainer.at.batch):
                 trainer.step(batch.x, batch.rows)
