@@ -37,6 +37,11 @@ def amplitude_neighbors(x=None, generator=None, valid=None, **options):
     return dcs.masking.AmplitudeNeighbors(**options)(x, generator, valid=valid)
 
 
+def gaussian_split(x=None, generator=None, valid=None, sigma=0.5, **options):
+    views = torch.stack(dcs.noise.GaussianSplit(sigma, **options)(x, generator, valid=valid))
+    return views if valid is None else views.where(valid.bool(), 0)  # padding may hold anything
+
+
 def sample(law=None, **options):
     return (law or dcs.noise.Sphere()).sample(**options)
 
@@ -80,6 +85,7 @@ CALLS = {
     ),
     "BlindSpot": (blind_spot, {"x": IMAGES}),
     "AmplitudeNeighbors": (amplitude_neighbors, {"x": IMAGES}),
+    "GaussianSplit": (gaussian_split, {"x": IMAGES}),
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
     "estimate_sigma": (dcs.noise.estimate_sigma, {"x": IMAGES}),
     "Gaussian": (sample, {"law": dcs.noise.Gaussian(), "shape": (2, 3)}),
@@ -312,6 +318,18 @@ BAD = {
     ("BlindSpot", "min_masked"): [("a", TypeError), (1.5, TypeError), (-1, ValueError), (145, ValueError)],
     ("BlindSpot", "valid"): BAD_VALID,
     ("BlindSpot", "generator"): BAD_GENERATOR,
+    ("GaussianSplit", "x"): BAD_IMAGES,
+    ("GaussianSplit", "sigma"): [
+        ("a", TypeError),
+        (-1.0, ValueError),
+        (NAN, ValueError),
+        (torch.tensor([0.1, -0.1]), ValueError),
+        (torch.ones(5), ValueError),
+        (torch.tensor(1), TypeError),
+    ],
+    ("GaussianSplit", "alpha"): [*BAD_POSITIVE, (1e3, ValueError)],
+    ("GaussianSplit", "valid"): BAD_VALID,
+    ("GaussianSplit", "generator"): BAD_GENERATOR,
     ("AmplitudeNeighbors", "x"): [*BAD_IMAGES, (X[0], ValueError)],
     ("AmplitudeNeighbors", "rho"): BAD_SHARE,
     ("AmplitudeNeighbors", "delta"): [*BAD_COUNT, (6, ValueError)],
@@ -769,7 +787,9 @@ ARGUMENTS = {
     **dict.fromkeys(["target", "prediction", "x", "x_tilde"], tensors()),
     **dict.fromkeys(["mask", "valid"], MASKS),
     **dict.fromkeys(["method", "variant", "reduction"], NAMES),
-    **dict.fromkeys(["eps", "floor", "power", "eta", "samples", "step", "rho", "radius", "ndim"], NUMBERS),
+    **dict.fromkeys(
+        ["eps", "floor", "power", "eta", "samples", "step", "rho", "radius", "ndim", "alpha"], NUMBERS
+    ),
     **dict.fromkeys(["min_masked", "delta", "axis", "seed", "length", "patch", "stride"], NUMBERS),
     **dict.fromkeys(["snr", "dim", "full_dim", "sigma"], st.one_of(NUMBERS, tensors())),
     **dict.fromkeys(["centre", "stratified", "shared_channels", "whole_frames", "per_image"], st.booleans()),
@@ -780,6 +800,7 @@ ARGUMENTS = {
 MASKER_OPTIONS = {
     "BlindSpot": ["rho", "radius", "ndim", "centre", "stratified", "shared_channels", "min_masked"],
     "AmplitudeNeighbors": ["rho", "delta", "axis", "whole_frames", "min_masked"],
+    "GaussianSplit": ["sigma", "alpha"],
 }
 FUZZED = [name for name in CALLS if set(CALLS[name][1]) & set(ARGUMENTS) and "." not in name]
 

@@ -42,6 +42,7 @@ from dcs._saved import (
     restore,
     write_folder,
 )
+from dcs.noise import GaussianSplit
 from dcs.training import RunError, TrainingConfig, make_network, make_objective, read_config, train
 from dcs.training.run import CONFIG, METRICS, MODEL, versions
 
@@ -532,11 +533,11 @@ def _count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
 
 def _check_masking(objective: objectives.Objective, shape: tuple[int, ...]) -> None:
     """Try the masker on two samples, so that data too small for it is refused with a remedy."""
-    if not isinstance(objective, objectives.MaskedObjective):
+    if not isinstance(objective, objectives.MaskedObjective) or isinstance(objective.masker, GaussianSplit):
         return
     probe, generator = torch.zeros(2, *shape), Generator().manual_seed(0)
     try:
-        objective.mask(objectives.Batch(probe, generator, None, None))
+        objective.own_view(objectives.Batch(probe, generator, None, None))
     except ValueError as error:
         raise ValueError(
             f"samples of shape {shape} (n_features = {math.prod(shape)}) cannot be masked: {error}; or use "

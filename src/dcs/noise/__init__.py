@@ -3,10 +3,12 @@
 from dcs.noise.corruption import add
 from dcs.noise.isotropic import Gaussian, GaussianScaleMixture, IsotropicNoise, Radial, Sphere
 from dcs.noise.level import estimate_sigma
+from dcs.noise.split import GaussianSplit
 
 __all__ = [
     "Gaussian",
     "GaussianScaleMixture",
+    "GaussianSplit",
     "IsotropicNoise",
     "Radial",
     "Sphere",

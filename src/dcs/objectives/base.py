@@ -8,6 +8,7 @@ from torch import Generator, Tensor, nn
 
 from dcs._checks import check_batch, check_generator, check_mask, check_same_shape
 from dcs.masking import BlindSpot, Masker
+from dcs.noise import GaussianSplit
 
 Model = Callable[[Tensor], Tensor]
 
@@ -24,6 +25,15 @@ class Batch(NamedTuple):
     def view(self) -> Tensor:
         """What the model sees if nothing is masked: the pair, if there is one."""
         return self.x if self.pair is None else self.pair
+
+
+class View(NamedTuple):
+    """What a model sees, what its prediction is compared with, and where."""
+
+    x: Tensor  # to compare with
+    x_tilde: Tensor  # to see
+    b: Tensor | None  # the entries to compare; None for all
+    snr: Tensor | None = None  # of x, for each sample, where it is known better than from x and x_tilde
 
 
 class Objective(nn.Module):
@@ -72,37 +82,40 @@ class Objective(nn.Module):
 
 
 class MaskedObjective(Objective):
-    """An objective that compares masked entries.
+    """An objective that compares a prediction from one view of x with another, or with the masked entries.
 
     Args:
-        masker: Makes (x_tilde, b), called as masker(x, generator), and with valid=… where there is padding.
-            By default `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over
+        masker: Makes (x_tilde, b), called as masker(x, generator), and with valid=… where there is padding;
+            or a `dcs.noise.GaussianSplit`, which makes two views of which all entries are compared. By
+            default `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over
             the last one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Give a masker
             for signals with more channels and for volumes.
     """
 
-    def __init__(self, masker: Masker | None = None) -> None:
+    def __init__(self, masker: Masker | GaussianSplit | None = None) -> None:
         super().__init__()
         check_masker(masker)
         self.masker = masker
 
-    def mask(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return x_tilde and b."""
+    def second_view(self, batch: Batch) -> View:
+        """Return the pair, if there is one, or else what the masker makes of x."""
+        if batch.pair is not None:
+            return View(batch.x, batch.pair, None)
+        return self.own_view(batch)
+
+    def own_view(self, batch: Batch) -> View:
+        """Return what the masker makes of x."""
         shape = batch.x.shape
         ndim = 2 if len(shape) > 2 and shape[-2] > 2 else 1
         return apply_masker(self.default_masker(ndim) if self.masker is None else self.masker, batch)
-
-    def second_view(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return what the model sees and the entries to compare: the pair and all, or x_tilde and b."""
-        return self.mask(batch) if batch.pair is None else (batch.pair, None)
 
     def default_masker(self, ndim: int) -> Masker:
         """Return what masks if no masker was given."""
         return BlindSpot(rho=0.3, ndim=ndim)
 
     def extra_repr(self) -> str:
-        """Show the masker."""
-        return f"masker={self.masker}"
+        """Show the masker, unless it is shown as a part."""
+        return "" if isinstance(self.masker, nn.Module) else f"masker={self.masker}"
 
 
 def check_masker(masker: object) -> None:
@@ -111,16 +124,19 @@ def check_masker(masker: object) -> None:
         raise TypeError(f"masker must be a masker such as BlindSpot(rho=0.3), got {masker!r}")
 
 
-def apply_masker(masker: Masker, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return x_tilde and b, as bool, of any masker."""
+def apply_masker(masker: Masker | GaussianSplit, batch: Batch) -> View:
+    """Return the view that a masker or a split makes, with b as bool."""
     x, generator, _, valid = batch
+    if isinstance(masker, GaussianSplit):
+        x_tilde, target = masker(x, generator, valid=valid)
+        return View(target, x_tilde, None, masker.snr(x, valid))
     result = masker(x, generator) if valid is None else masker(x, generator, valid=valid)
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError(f"masker must return (x_tilde, b), got {type(result).__name__}")
     x_tilde, b = result
     check_batch("x_tilde", x_tilde)
     check_same_shape("x_tilde", x_tilde, "x", x)
-    return x_tilde, check_mask("b", b, x)
+    return View(x, x_tilde, check_mask("b", b, x))
 
 
 def predict(model: Model, x: Tensor) -> Tensor:

@@ -1,13 +1,11 @@
 """The objectives that dCS is compared with."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from dcs import functional as F
-from dcs._checks import check_number, check_tensor
-from dcs.noise import estimate_sigma
+from dcs._checks import check_number
+from dcs.noise.split import HoldsSigma
 from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, predict
 
 
@@ -48,8 +46,8 @@ class Noise2Void(MaskedObjective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x_tilde) − x)² over the masked entries (Eq. 11)."""
-        x_tilde, b = self.second_view(batch)
-        return F.noise2void_loss(predict(model, x_tilde), batch.x, b, valid=batch.valid)
+        view = self.second_view(batch)
+        return F.noise2void_loss(predict(model, view.x_tilde), view.x, view.b, valid=batch.valid)
 
 
 class DenoisingAutoencoder(Objective):
@@ -77,7 +75,7 @@ class DenoisingAutoencoder(Objective):
         return f"sigma={self.sigma}"
 
 
-class SURE(Objective):
+class SURE(HoldsSigma, Objective):
     """Assumes Gaussian noise of known deviation, independent from entry to entry: Stein's risk estimate.
 
     Zhussip et al., NeurIPS 2019 (their Eq. 6). A wrong sigma biases it.
@@ -88,47 +86,17 @@ class SURE(Objective):
         step: Size of the probe; see `dcs.functional.sure_loss`.
     """
 
-    sigma: Tensor
-
     def __init__(self, sigma: Tensor | float | None = None, *, step: float = 1e-3) -> None:
-        super().__init__()
+        super().__init__(sigma)
         check_number("step", step, above=0)
-        if isinstance(sigma, Tensor):
-            check_tensor("sigma", sigma)
-            if not bool(((sigma >= 0) & sigma.isfinite()).all()):
-                raise ValueError("sigma must be finite and not negative: it is a standard deviation")
-        elif sigma is not None:
-            check_number("sigma", sigma, at_least=0)
-            sigma = torch.tensor(float(sigma))
-        self.register_buffer("sigma", torch.tensor(math.nan) if sigma is None else sigma)
         self.step = step
-
-    def estimate(self, x: Tensor) -> None:
-        """Set sigma to its estimate from noisy data, the more the better."""
-        try:
-            sigma = estimate_sigma(x)
-        except ValueError as error:
-            raise ValueError(f"sigma cannot be estimated from this x ({error}); pass sigma to SURE") from None
-        self.sigma.fill_(sigma)
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the risk estimate; with a pair no probe is needed: it is mean (h(pair) − x)² − σ²."""
         x = batch.x
-        if self.sigma.ndim == 0 and bool(self.sigma.isnan()):
-            if batch.valid is not None:
-                raise ValueError("sigma cannot be estimated from padded data: pass sigma to SURE")
-            self.estimate(x)
-        sigma = self.sigma.to(x)
+        sigma = self.sigma_for(x, batch.valid)
         if batch.pair is not None:
-            if sigma.shape == x.shape[:1]:
-                sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
             error = F.noise2void_loss(predict(model, batch.pair), x, None, valid=batch.valid)
             noise = F.noise2void_loss(sigma.expand(x.shape), torch.zeros_like(x), None, valid=batch.valid)
             return error - noise
         return F.sure_loss(model, x, sigma, step=self.step, valid=batch.valid, generator=batch.generator)
-
-    def extra_repr(self) -> str:
-        """Show sigma, if it is one number."""
-        if self.sigma.ndim:
-            return f"sigma of shape {tuple(self.sigma.shape)}"
-        return "sigma=None" if bool(self.sigma.isnan()) else f"sigma={self.sigma.item():g}"

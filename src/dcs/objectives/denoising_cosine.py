@@ -7,7 +7,8 @@ from torch import Tensor
 
 from dcs import functional as F
 from dcs.masking import BlindSpot, Masker
-from dcs.objectives.base import Batch, MaskedObjective, Model, predict
+from dcs.noise import GaussianSplit
+from dcs.objectives.base import Batch, MaskedObjective, Model, View, predict
 
 
 class DenoisingCosine(MaskedObjective):
@@ -39,7 +40,7 @@ class DenoisingCosine(MaskedObjective):
 
     def __init__(
         self,
-        masker: Masker | None = None,
+        masker: Masker | GaussianSplit | None = None,
         *,
         method: str = "exact",
         floor: float = 0.2,
@@ -72,19 +73,16 @@ class DenoisingCosine(MaskedObjective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss of a batch."""
-        x_tilde, b = self.second_view(batch)
-        return self.loss(model, batch, x_tilde, b)
+        return self.loss(model, batch, self.second_view(batch))
 
-    def loss(
-        self, model: Model, batch: Batch, x_tilde: Tensor, b: Tensor | None, snr: Tensor | None = None
-    ) -> Tensor:
-        """Compute the weighted cosine loss of the prediction from x_tilde."""
+    def loss(self, model: Model, batch: Batch, view: View) -> Tensor:
+        """Compute the weighted cosine loss of the prediction from what the model sees."""
         return F.denoising_cosine_loss(
-            predict(model, x_tilde),
-            batch.x,
-            x_tilde,
-            b,
-            snr=snr,
+            predict(model, view.x_tilde),
+            view.x,
+            view.x_tilde,
+            view.b,
+            snr=view.snr,
             valid=batch.valid,
             generator=batch.generator,
             **self.weighting,
@@ -94,8 +92,8 @@ class DenoisingCosine(MaskedObjective):
         self, x: Tensor, generator: torch.Generator | None = None, pair: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return ĉ, k and whether k is at or below the floor for each sample, as in one step of training."""
-        x_tilde, b = self.second_view(Batch(x, generator, pair, None))
-        snr = F.snr(x, x_tilde, b)
+        target, x_tilde, b, snr = self.second_view(Batch(x, generator, pair, None))
+        snr = F.snr(target, x_tilde, b) if snr is None else snr
         entries = x[0].numel()
         dim = torch.full_like(snr, entries) if b is None else b.flatten(1).sum(1).clamp(min=1).to(snr)
         settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}

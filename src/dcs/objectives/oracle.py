@@ -3,6 +3,7 @@
 They are called like any objective, with the clean data as `pair`.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from dcs import functional as F
 from dcs._checks import check_number
 from dcs.masking import Masker
+from dcs.noise import GaussianSplit
 from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker, predict
 from dcs.objectives.denoising_cosine import DenoisingCosine
 
@@ -23,7 +25,7 @@ class CosineOracle(Objective):
             Theorem 1. Otherwise the model sees x and all entries are compared.
     """
 
-    def __init__(self, masker: Masker | None = None) -> None:
+    def __init__(self, masker: Masker | GaussianSplit | None = None) -> None:
         super().__init__()
         check_masker(masker)
         self.masker = masker
@@ -33,8 +35,8 @@ class CosineOracle(Objective):
         clean = _clean(batch)
         if self.masker is None:
             return F.cosine_loss(clean, predict(model, batch.x), valid=batch.valid)
-        x_tilde, b = apply_masker(self.masker, batch)
-        return F.cosine_loss(clean, predict(model, x_tilde), b, valid=batch.valid)
+        view = apply_masker(self.masker, batch)
+        return F.cosine_loss(clean, predict(model, view.x_tilde), view.b, valid=batch.valid)
 
 
 class DenoisingCosineOracle(DenoisingCosine):
@@ -46,17 +48,21 @@ class DenoisingCosineOracle(DenoisingCosine):
         **options: As above; `power` is 1 here by default.
     """
 
-    def __init__(self, sigma: float, masker: Masker | None = None, **options: Any) -> None:
+    def __init__(self, sigma: float, masker: Masker | GaussianSplit | None = None, **options: Any) -> None:
         check_number("sigma", sigma, above=0)
         super().__init__(masker, **{"power": 1.0, **options})
         self.sigma = sigma
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss with the true c = ‖b⊙s‖/(σ√‖b‖₁), the clean data s being `pair`."""
-        x_tilde, b = self.mask(batch)
-        signal = _clean(batch).where(b, 0).flatten(1)
-        snr = torch.linalg.vector_norm(signal, dim=1) / (self.sigma * b.flatten(1).sum(1).clamp(min=1).sqrt())
-        return self.loss(model, batch, x_tilde, b, snr)
+        view = self.own_view(batch)
+        signal, sigma = _clean(batch), self.sigma
+        if isinstance(self.masker, GaussianSplit):
+            sigma *= math.sqrt(1 + self.masker.alpha**-2)
+        b = torch.ones_like(signal, dtype=torch.bool) if view.b is None else view.b
+        length = torch.linalg.vector_norm(signal.where(b, 0).flatten(1), dim=1)
+        snr = length / (sigma * b.flatten(1).sum(1).clamp(min=1).sqrt())
+        return self.loss(model, batch, view._replace(snr=snr))
 
 
 def _clean(batch: Batch) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Generator, Tensor, nn
 
-from dcs import masking, models, objectives
+from dcs import masking, models, noise, objectives
 
 
 class TrainingConfig(BaseModel):
@@ -24,7 +24,7 @@ class TrainingConfig(BaseModel):
     objective: str = Field("dcs", description="What is minimised: mse, cosine, n2v, n2n, sure, dae or dcs.")
     objective_options: dict[str, Any] = Field({}, description="Of the objective, such as power or sigma.")
     masking: dict[str, Any] = Field(
-        {}, description="Of the masker, such as rho and radius; kind: blind_spot or amplitude."
+        {}, description="Of the masker, such as rho and radius; kind: blind_spot, amplitude or split."
     )
     network: str = Field("mlp", description="mlp, conv, conv1d or unet.")
     network_options: dict[str, Any] = Field({}, description="Of the network, such as hidden or width.")
@@ -88,7 +88,11 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
         known = objectives.REGISTRY.get(config.objective)
         if known is not None and not issubclass(known, objectives.MaskedObjective):
             raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
-        kind = {"blind_spot": masking.BlindSpot, "amplitude": masking.AmplitudeNeighbors}
+        kind: dict[str, Any] = {
+            "blind_spot": masking.BlindSpot,
+            "amplitude": masking.AmplitudeNeighbors,
+            "split": noise.GaussianSplit,
+        }
         wanted = dict(config.masking)
         name = wanted.pop("kind", "blind_spot")
         if name not in kind:

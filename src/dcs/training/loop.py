@@ -12,7 +12,8 @@ from torch import Generator, Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from dcs.data import Batches, Samples
-from dcs.objectives import SURE, Objective
+from dcs.noise.split import HoldsSigma
+from dcs.objectives import Objective
 from dcs.training.config import TrainingConfig
 from dcs.training.meters import (
     TrainingWarning,
@@ -311,9 +312,10 @@ class _Trainer:
         return Generator(self.accelerator.device).manual_seed(self.config.seed)
 
     def _estimate_sigma(self) -> None:
-        if isinstance(self.objective, SURE) and self.objective.sigma.isnan().all():
-            some = torch.arange(min(self.x.shape[0], _ESTIMATE_SAMPLES))
-            self.objective.estimate(_take(self.x, some, self.accelerator.device))
+        for part in self.objective.modules():
+            if isinstance(part, HoldsSigma) and not part.is_known:
+                some = torch.arange(min(self.x.shape[0], _ESTIMATE_SAMPLES))
+                part.estimate(_take(self.x, some, self.accelerator.device))
 
 
 @contextlib.contextmanager

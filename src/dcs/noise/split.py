@@ -1,0 +1,138 @@
+"""One noisy view made into two whose noises are independent."""
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+from dcs._checks import check_batch, check_finite, check_generator, check_mask, check_number, check_tensor
+from dcs.functional._rows import as_rows, compared_entries, count_entries, norm
+from dcs.noise.level import estimate_sigma
+
+
+class HoldsSigma(nn.Module):
+    """Holds the noise level σ: as it was given, or estimated once from noisy data.
+
+    Args:
+        sigma: A number, or a tensor that broadcasts against a batch. None: it is still to be estimated.
+    """
+
+    sigma: Tensor
+
+    def __init__(self, sigma: Tensor | float | None = None) -> None:
+        super().__init__()
+        if isinstance(sigma, Tensor):
+            check_tensor("sigma", sigma)
+            if not bool(((sigma >= 0) & sigma.isfinite()).all()):
+                raise ValueError("sigma must be finite and not negative: it is a standard deviation")
+        elif sigma is not None:
+            check_number("sigma", sigma, at_least=0)
+            sigma = torch.tensor(float(sigma))
+        self.register_buffer("sigma", torch.tensor(math.nan) if sigma is None else sigma)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether σ was given or estimated."""
+        return self.sigma.ndim > 0 or not bool(self.sigma.isnan())
+
+    def estimate(self, x: Tensor) -> None:
+        """Set σ to its estimate from noisy data, the more the better."""
+        try:
+            sigma = estimate_sigma(x)
+        except ValueError as error:
+            name = type(self).__name__
+            raise ValueError(
+                f"sigma cannot be estimated from this x ({error}); pass sigma to {name}"
+            ) from None
+        self.sigma.fill_(sigma)
+
+    def sigma_for(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        """Return σ as it broadcasts against a batch; if it is not known yet, estimate it from this batch."""
+        if not self.is_known:
+            if valid is not None:
+                raise ValueError(
+                    f"sigma cannot be estimated from padded data: pass sigma to {type(self).__name__}"
+                )
+            self.estimate(x)
+        sigma = self.sigma.to(x)
+        if sigma.shape == x.shape[:1]:
+            sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
+        try:
+            sigma.expand(x.shape)
+        except RuntimeError:
+            raise ValueError(
+                f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
+                f"{tuple(x.shape)}, got shape {tuple(self.sigma.shape)}"
+            ) from None
+        return sigma
+
+    def extra_repr(self) -> str:
+        """Show sigma, if it is one number."""
+        if self.sigma.ndim:
+            return f"sigma of shape {tuple(self.sigma.shape)}"
+        return f"sigma={self.sigma.item():g}" if self.is_known else "sigma=None"
+
+
+class GaussianSplit(HoldsSigma):
+    """Makes two views of one: x_tilde = x + α·z, which a model sees, and x − z/α, which it is compared with.
+
+    Assumes Gaussian noise of deviation σ, independent from entry to entry, and draws z from the same law: the
+    two views' noises are then independent (A3), with deviations σ√(1 + α²) and σ√(1 + 1/α²). All entries
+    can be compared, neighbours play no part, and every step sees fresh noise. For noise of another
+    law they are uncorrelated only; a σ that is too small lets some noise through as if it were signal.
+    Known as recorrupted-to-recorrupted (Pang et al., CVPR 2021) and data fission (Leiner et al., JASA 2023).
+
+    Args:
+        sigma: See `HoldsSigma`. If None, it is estimated with `dcs.noise.estimate_sigma`: from the data given
+            to `estimate`, as training does, or else from the first batch.
+        alpha: α, from 0.01 to 100: more makes x_tilde noisier and what it is compared with less so.
+
+    Example:
+        >>> x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
+        >>> x_tilde, target = GaussianSplit(1.0)(x, torch.Generator().manual_seed(1))
+        >>> round(float((x_tilde * target).mean()), 2)  # both are noise alone, and independent
+        -0.02
+    """
+
+    def __init__(self, sigma: Tensor | float | None = None, *, alpha: float = 1.5) -> None:
+        super().__init__(sigma)
+        check_number("alpha", alpha, at_least=0.01, at_most=100)
+        self.alpha = alpha
+
+    def forward(
+        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Split a batch.
+
+        Args:
+            x: Noisy samples (n, ...).
+            generator: Where z is drawn from.
+            valid: False on padding, which is left as it is.
+
+        Returns:
+            x_tilde and what to compare with, new tensors like x.
+        """
+        check_batch("x", x)
+        check_generator(generator, x.device)
+        valid = None if valid is None else check_mask("valid", valid, x)
+        sigma = self.sigma_for(x, valid)
+        z = sigma * torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+        if valid is not None:
+            z = z.where(valid, 0)
+        x_tilde, target = x + self.alpha * z, x - z / self.alpha
+        check_finite(as_rows(x_tilde - target, None, valid).sum(), x=as_rows(x, None, valid), sigma=z)
+        return x_tilde, target
+
+    def snr(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Estimate the SNR c, (n,), of the view that is compared with: by σ, and ‖x‖² − σ²D for ‖s‖²."""
+        b = compared_entries(None, valid, x)
+        rows = as_rows(x, b, valid)
+        noise = as_rows(self.sigma_for(x, valid).expand(x.shape), b, valid)
+        noise2 = norm(noise).square()
+        signal2 = (norm(rows).square() - noise2).clamp(min=0)
+        c = (signal2 / (noise2 * (1 + self.alpha**-2))).sqrt()
+        return c.where(noise2 > 0, math.inf).where(count_entries(b, rows) > 0, 0)
+
+    def extra_repr(self) -> str:
+        """Show sigma and alpha."""
+        return f"{super().extra_repr()}, alpha={self.alpha:g}"
