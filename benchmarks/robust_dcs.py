@@ -1,0 +1,258 @@
+"""dCS against every baseline: data sets x noise levels x methods x seeds.
+
+    python benchmarks/robust_dcs.py run --datasets digits,usps --out results/robust-dcs.jsonl
+    python benchmarks/robust_dcs.py table results/robust-dcs.jsonl
+
+One seed gives noise, first weights, batches and held-out share, and all methods of a seed share them, so that
+differences between methods can be paired. Every training runs for the same number of steps of Adam and keeps
+the weights with the best held-out loss of its own objective. What is in the file already is not run again.
+"""
+
+import argparse
+import itertools
+import json
+import time
+import warnings
+from collections import defaultdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from joblib import Parallel, delayed
+from scipy import stats
+from sklearn.decomposition import PCA
+from torch import Generator, Tensor
+
+from dcs import data, demo, evaluation, models, noise, objectives, training
+from dcs import functional as F
+from dcs.masking import BlindSpot
+from dcs.noise import GaussianSplit
+from dcs.training.config import default_ndim
+
+SIGMAS = (0.1, 0.3, 0.5, 0.7)
+HELD_OUT = ("fashion-mnist", 0.5)  # no default was chosen by looking at it
+
+
+class Setting(NamedTuple):
+    """How a data set is learned from."""
+
+    seeds: int
+    steps: int
+    hidden: tuple[int, ...]
+    train_size: int | None = None
+    precision: str = "no"
+
+
+PAPER = (500, 500, 2000)
+SETTINGS = {
+    "digits": Setting(8, 1500, (128, 64)),
+    "usps": Setting(5, 2000, (256, 128)),
+    "pendigits": Setting(5, 2000, (256, 128)),
+    "mnist": Setting(2, 3000, PAPER, 10_000, "bf16"),
+    "fashion-mnist": Setting(2, 3000, PAPER, 10_000, "bf16"),
+}
+BATCH_SIZE = 240
+
+
+class Samples(NamedTuple):
+    """Noisy samples, the clean ones behind them, and what they are."""
+
+    noisy: Tensor
+    clean: Tensor
+    labels: Tensor
+
+
+def blind_spot(shape: tuple[int, ...], rho: float = 0.3) -> BlindSpot:
+    """The masker of Noise2Void, with the share that did best for it."""
+    return BlindSpot(rho, ndim=default_ndim(shape))
+
+
+def methods(sigma: float, shape: tuple[int, ...]) -> dict[str, objectives.Objective]:
+    """The objectives of the table, and the candidates that the default was chosen from."""
+    split = GaussianSplit
+    return {
+        "mse": objectives.MSE(),
+        "cosine": objectives.Cosine(),
+        "n2v": objectives.Noise2Void(blind_spot(shape)),
+        "sure": objectives.SURE(),
+        "n2v on dcs's views": objectives.Noise2Void(split()),
+        "dcs (paper)": objectives.DenoisingCosine(variant="paper"),
+        "dcs": objectives.DenoisingCosine(),
+        "dcs (true k)": objectives.DenoisingCosineOracle(sigma, split(sigma)),
+        "clean target": objectives.CosineOracle(split(sigma)),
+        **{f"n2v rho {rho}": objectives.Noise2Void(blind_spot(shape, rho)) for rho in (0.1, 0.5)},
+        **{f"dcs rho {rho}": objectives.DenoisingCosine(blind_spot(shape, rho)) for rho in (0.1, 0.3, 0.5)},
+        **{
+            f"dcs alpha {alpha} power {power}": objectives.DenoisingCosine(split(alpha=alpha), power=power)
+            for alpha in (0.7, 1.0, 1.25, 1.5, 2.0)
+            for power in (-2, -1, 0, 1)
+        },
+        **{f"n2v alpha {alpha}": objectives.Noise2Void(split(alpha=alpha)) for alpha in (1.0, 1.5)},
+    }
+
+
+PLAIN = ("PCA", "untrained")
+TABLE = (*PLAIN, *list(methods(0.5, (8, 8)))[:9])
+KNOWS_MORE = ("dcs (true k)", "clean target")
+
+
+@lru_cache(maxsize=2)
+def load(name: str, sigma: float, seed: int, root: str | None) -> tuple[Samples, Samples]:
+    """Training and test samples; the noise is the seed's."""
+    if name == "digits":
+        return tuple(Samples(*part) for part in demo.load(sigma, seed))  # type: ignore[return-value]
+    found = data.load(name, root=root, resident=True)
+    size = SETTINGS[name].train_size
+    parts = []
+    for number, split in enumerate((found.train, found.test)):
+        assert split is not None  # noqa: S101  (all of these have a test part)
+        x, y = split.x, split.y
+        if number == 0 and size is not None:
+            rows = torch.randperm(len(x), generator=Generator().manual_seed(0))[:size]
+            x, y = x[rows], y[rows]
+        parts.append(Samples(noise.add(x, "gaussian", sigma, 2 * seed + number), x, y))
+    return parts[0], parts[1]
+
+
+def run(name: str, sigma: float, method: str, seed: int, root: str | None) -> dict[str, Any]:
+    """One line of the results."""
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    train, test = load(name, sigma, seed, root)
+    shape, setting = tuple(train.noisy.shape[1:]), SETTINGS[name]
+    line: dict[str, Any] = {"dataset": name, "sigma": sigma, "method": method, "seed": seed}
+    if method == "PCA":
+        fitted = PCA(10, random_state=seed).fit(train.noisy.flatten(1).numpy())
+        features = [
+            torch.from_numpy(fitted.transform(part.noisy.flatten(1).numpy())) for part in (train, test)
+        ]
+        score = evaluation.linear((features[0], train.labels), (features[1], test.labels)).score
+        return {**line, "accuracy": round(score, 3), "seconds": round(time.perf_counter() - start, 1)}
+    network = models.build("mlp", shape, 10, seed=seed, hidden=setting.hidden)
+    history: list[dict[str, float]] = []
+    if method != "untrained":
+        objective = methods(sigma, shape)[method]
+        each = -(-round(0.9 * len(train.noisy)) // BATCH_SIZE)
+        epochs = -(-setting.steps // each)
+        config = training.read_config(
+            {"max_epochs": epochs, "batch_size": BATCH_SIZE, "validation": 0.1, "patience": epochs}
+            | {"seed": seed, "threads": 1, "precision": setting.precision}
+        )
+        pair = train.clean if method in KNOWS_MORE else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", training.TrainingWarning)
+            history = training.train(network, objective, train.noisy, config, pair=pair)
+    network.eval()
+    with torch.no_grad():
+        features = [network.encode(part.noisy) for part in (train, test)]
+        cosine = -F.cosine_loss(test.clean, network(test.noisy)).item()
+    score = evaluation.linear((features[0], train.labels), (features[1], test.labels)).score
+    best = min(history, key=lambda metrics: metrics["validation_loss"]) if history else {}
+    watched = {key: round(best[key], 4) for key in ("epoch", "feature_spread", "k", "floored") if key in best}
+    line |= {"accuracy": round(score, 3), "cosine": round(cosine, 5), **watched}
+    return {**line, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
+    """What makes two lines results of the same training."""
+    return line["dataset"], line["sigma"], line["method"], line["seed"]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The results so far."""
+    return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_all(arguments: argparse.Namespace) -> None:
+    """Run what is not in the file yet, seed by seed, and append it."""
+    done = {key_of(line) for line in read(arguments.out)}
+    names = arguments.datasets.split(",")
+    wanted = arguments.methods.split(",") if arguments.methods else TABLE
+    most = max(SETTINGS[name].seeds for name in names)
+    waiting = [
+        (name, sigma, method, seed)
+        for seed, name, sigma, method in itertools.product(
+            range(arguments.seeds or most), names, [float(s) for s in arguments.sigmas.split(",")], wanted
+        )
+        if seed < (arguments.seeds or SETTINGS[name].seeds) and (name, sigma, method, seed) not in done
+    ]
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    calls = (delayed(run)(*trial, arguments.root) for trial in waiting)
+    finished = Parallel(arguments.jobs, return_as="generator_unordered", pre_dispatch=arguments.jobs)(calls)
+    with arguments.out.open("a") as file:
+        for number, line in enumerate(finished, 1):
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            print(f"{number} of {len(waiting)}: {line}", flush=True)
+
+
+def table(arguments: argparse.Namespace) -> None:
+    """Print a table for each data set: accuracy ± deviation / cosine to clean, and paired tests of dcs."""
+    cells: dict[tuple[str, float, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for line in read(arguments.file):
+        cells[line["dataset"], line["sigma"], line["method"]][line["seed"]] = line
+    for name in SETTINGS:
+        present = list(dict.fromkeys(method for d, _, method in cells if d == name))
+        rows = [m for m in TABLE if m in present] + [m for m in present if m not in TABLE]
+        levels = sorted({sigma for d, sigma, _ in cells if d == name})
+        if not rows:
+            continue
+        print(f"\n### {name}\n\n| method | " + " | ".join(f"sigma {s}" for s in levels) + " |")
+        print("|---|" + "---|" * len(levels))
+        for method in rows:
+            texts = [describe(cells[name, sigma, method]) for sigma in levels]
+            print(f"| {method} | " + " | ".join(texts) + " |")
+        for sigma in levels:
+            compare(name, sigma, {m: cells[name, sigma, m] for m in rows if cells[name, sigma, m]})
+
+
+def describe(found: dict[int, dict[str, Any]]) -> str:
+    """Mean ± deviation of the accuracy / mean cosine (seeds)."""
+    if not found:
+        return ""
+    accuracy = torch.tensor([line["accuracy"] for line in found.values()], dtype=torch.float64)
+    spread = f" ± {accuracy.std():.1f}" if len(accuracy) > 1 else ""
+    cosines = [line["cosine"] for line in found.values() if "cosine" in line]
+    cosine = f" / {sum(cosines) / len(cosines):.3f}" if cosines else ""
+    return f"{accuracy.mean():.1f}{spread}{cosine} ({len(found)})"
+
+
+def compare(name: str, sigma: float, found: dict[str, dict[int, dict[str, Any]]]) -> None:
+    """Say how dcs stands to the best of the others that need no clean data, by a paired t-test."""
+    others = [m for m in TABLE if m in found and m not in (*KNOWS_MORE, "dcs")]
+    if "dcs" not in found or not others:
+        return
+    means = {m: sum(line["accuracy"] for line in found[m].values()) / len(found[m]) for m in others}
+    best = max(others, key=lambda m: means[m])
+    seeds = sorted(set(found["dcs"]) & set(found[best]))
+    if len(seeds) < 2:
+        return
+    pairs = [[found[m][seed]["accuracy"] for seed in seeds] for m in ("dcs", best)]
+    p = stats.ttest_rel(*pairs).pvalue
+    difference = sum(a - b for a, b in zip(*pairs, strict=True)) / len(seeds)
+    print(f"- {name}, sigma {sigma}: dcs − {best} = {difference:+.2f} points (paired t-test p = {p:.3f})")
+
+
+def main() -> None:
+    """Run trainings, or print the tables of those that were run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    running = commands.add_parser("run")
+    running.add_argument("--datasets", default=",".join(SETTINGS))
+    running.add_argument("--sigmas", default=",".join(map(str, SIGMAS)))
+    running.add_argument("--methods", help="separated by commas; default: the rows of the table")
+    running.add_argument("--seeds", type=int, help="default: as many as the table has")
+    running.add_argument("--root", help="where the data sets are")
+    running.add_argument("--jobs", type=int, default=1)
+    running.add_argument("--out", type=Path, default=Path("results/robust-dcs.jsonl"))
+    running.set_defaults(function=run_all)
+    printing = commands.add_parser("table")
+    printing.add_argument("file", type=Path)
+    printing.set_defaults(function=table)
+    arguments = parser.parse_args()
+    arguments.function(arguments)
+
+
+if __name__ == "__main__":
+    main()
