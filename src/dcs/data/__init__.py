@@ -1,7 +1,7 @@
 """Data sets and people's own data, in memory or from disk, with noise on top.
 
 `load` gives a `Dataset`, whose splits hold tensors, or `Samples` that are read from disk; `Batches` makes
-batches of either.
+batches of either. `LogMel` makes spectrograms of recordings.
 """
 
 from dcs.data._batches import Batch, Batches
@@ -10,6 +10,7 @@ from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._download import DownloadError
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
+from dcs.data._log_mel import LogMel
 
 __all__ = [
     "CATALOGUE",
@@ -20,6 +21,7 @@ __all__ = [
     "Dataset",
     "DownloadError",
     "Entry",
+    "LogMel",
     "Samples",
     "Split",
     "find",

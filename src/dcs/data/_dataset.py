@@ -3,7 +3,7 @@
 import operator
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,12 +56,16 @@ class Split:
         y: Labels, (n,) in int64, from 0.
         clean: x before noise was added, if it was.
         names: What each sample is, most often its file; empty where it is row i of the data.
+        lengths: (n,): how many entries of a sample's first axis hold data, of samples that end in padding.
+        starts: (n,): where in its recording each sample begins, of recordings cut into windows.
     """
 
     x: Tensor | Samples
     y: Tensor | None = None
     clean: Tensor | None = None
     names: Sequence[str] = ()
+    lengths: Tensor | None = None
+    starts: Tensor | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -80,6 +84,7 @@ class Dataset:
         licence: What its licence says, in a few words.
         location: The file or folder it was read from.
         rate: Of recordings: samples a second.
+        skipped: Files that were left out because they are bad, and what is wrong with each.
     """
 
     name: str
@@ -90,6 +95,7 @@ class Dataset:
     licence: str = field(default="", repr=False)
     location: Path | None = None
     rate: int | None = None
+    skipped: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,14 +32,12 @@ class FileSamples(Samples):
     """Samples that are decoded from their files when they are asked for.
 
     Args:
-        files: One a sample.
+        files: One a sample: paths, or parts of files that say as text which file they are of.
         decode: Gives the sample in a file as a float32 tensor; must be picklable, for DataLoader workers.
         shape: Of one sample.
     """
 
-    def __init__(
-        self, files: Sequence[Path], decode: Callable[[Path], Tensor], shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, files: Sequence[Any], decode: Callable[[Any], Tensor], shape: tuple[int, ...]) -> None:
         self.files = tuple(files)
         self.decode = decode
         self.shape = (len(self.files), *shape)
@@ -53,8 +51,8 @@ class FileSamples(Samples):
 
 
 def read_files(
-    files: Sequence[Path],
-    decode: Callable[[Path], Tensor],
+    files: Sequence[Any],
+    decode: Callable[[Any], Tensor],
     shape: tuple[int, ...],
     resident: bool | None,
     what: str,
@@ -62,7 +60,7 @@ def read_files(
     """Decode files into one tensor, (n, ...) in float32, or leave them on disk if they are too many.
 
     Args:
-        files: One a sample.
+        files: One a sample, as for `FileSamples`.
         decode: Gives the sample in a file as a float32 tensor; must be picklable.
         shape: Of one sample.
         resident: Whether to hold all in memory; None decides by their size.
@@ -92,7 +90,25 @@ def scan_files(files: Sequence[Path], read_header: Callable[[Path], Header], wha
     return headers
 
 
-def quote(file: Path) -> str:
+def sort_out(
+    files: Sequence[Path], check: Callable[[Path], object], what: str
+) -> tuple[list[Path], dict[Path, str]]:
+    """The files that a check accepts, and what is wrong with each of the others."""
+    good, bad = [], {}
+    with _quiet(), progress(what, total=len(files)) as advance:
+        for file in files:
+            try:
+                check(file)
+                good.append(file)
+            except (DataError, OSError) as error:
+                bad[file] = str(error)
+            advance(1)
+    if bad and not good:
+        raise DataError(f"none of the {len(bad)} files can be used; the first: {next(iter(bad.values()))}")
+    return good, bad
+
+
+def quote(file: object) -> str:
     """A file's name for a message, on one line whatever it holds."""
     return repr(str(file))
 
@@ -119,7 +135,7 @@ def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
     return ", ".join(parts)
 
 
-def _fill(out: Tensor, files: Sequence[Path], decode: Callable[[Path], Tensor]) -> Iterator[int]:
+def _fill(out: Tensor, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> Iterator[int]:
     """Decode file i into out[i]; yield how many more are done, now and then."""
     rows = out.numpy()  # NumPy, as torch's own threads would compete with these
 
@@ -140,12 +156,17 @@ def _fill(out: Tensor, files: Sequence[Path], decode: Callable[[Path], Tensor]) 
                 yield from pool.map(fill, tasks)
 
 
-def _check(sample: np.ndarray, shape: tuple[int, ...], file: Path) -> np.ndarray:
+def changed(file: object, found: tuple[int, ...], promised: tuple[int, ...]) -> DataError:
+    """The error for a file that does not hold what it should."""
+    return DataError(
+        f"{quote(file)} holds a sample of shape {found} where its header and the other files "
+        f"promise {promised}: it is damaged or was changed; remove it or replace it by an intact copy"
+    )
+
+
+def _check(sample: np.ndarray, shape: tuple[int, ...], file: object) -> np.ndarray:
     if sample.shape != shape:
-        raise DataError(
-            f"{quote(file)} holds a sample of shape {sample.shape} where its header and the other files "
-            f"promise {shape}: it is damaged or was changed; remove it or replace it by an intact copy"
-        )
+        raise changed(file, sample.shape, shape)
     if not np.isfinite(sample).all():
         wrong = int((~np.isfinite(sample)).sum())
         raise DataError(

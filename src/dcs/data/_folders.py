@@ -10,11 +10,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from dcs._checks import check_choice
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
-from dcs.data._files import FileSamples, quote
-from dcs.data._images import IMAGE_SUFFIXES, read_images
-from dcs.data._recordings import AUDIO_SUFFIXES, read_recordings
+from dcs.data._files import FileSamples, quote, sort_out
+from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
+from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings
 
 _SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "eval"}
 _OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
@@ -26,8 +25,11 @@ def read_folder(
     mixed: str = "error",
     size: int | tuple[int, int] | None = None,
     resident: bool | None = None,
+    rate: int | None = None,
+    hop: int | None = None,
+    skip_bad: bool = False,
 ) -> Dataset:
-    """Read all images, or all recordings, below a folder.
+    """Read all images, or all recordings, below a folder; or one recording.
 
     Files are taken in the order of their paths; hidden ones and those in hidden folders are
     skipped, and so, with a warning, are those of other kinds. The layout says what is known of them:
@@ -39,44 +41,92 @@ def read_folder(
     - Files directly in the folder, alone or beside sub-folders: no labels.
 
     Args:
-        folder: Where to look, with all folders below.
-        mixed: What to do with samples of different sizes: `error`, `resize` (images only) or `crop`; see
-            `read_images` and `read_recordings`.
+        folder: Where to look, with all folders below; or the file of a recording.
+        mixed: What to do with samples of different sizes: `error`, `resize` (images only), `crop`, `pad` or
+            `windows` (recordings only); see `read_images` and `read_recordings`.
         size: Of images (height, width), or one number for both; of recordings the length in samples.
         resident: Whether to hold all in memory; None decides by their size.
+        rate: Of recordings, to which they are resampled.
+        hop: Of recordings, from window to window.
+        skip_bad: Leave out files that cannot be used, with a warning that lists them, and silent recordings.
 
     Raises:
         DataError: If the folder or a file in it cannot be used.
     """
-    check_choice("mixed", mixed, ("error", "resize", "crop"))
     folder = Path(folder)
-    names, is_images = _find(folder)
-    splits = _divide(folder, names)
-    ordered = [name for part in splits.values() for name in part]
-    files = [folder / name for name in ordered]
+    single = folder.is_file() and folder.suffix.lower() in AUDIO_SUFFIXES
+    names, is_images = ([folder.name], False) if single else _find(folder)
+    root = folder.parent if single else folder
+    skipped = {}
+    if skip_bad:
+        check = check_image if is_images else check_recording
+        good, bad = sort_out([root / name for name in names], check, "checking files")
+        skipped = {file.relative_to(root).as_posix(): reason for file, reason in bad.items()}
+        names = [file.relative_to(root).as_posix() for file in good]
+        if bad:
+            message = f"{len(bad)} of {len(bad) + len(good)} files are bad and were skipped:"
+            warnings.warn("\n  ".join([message, *bad.values()]), DataWarning, stacklevel=3)
+    splits = {"": names} if single else _divide(folder, names)
+    files = [root / name for part in splits.values() for name in part]
     x: Tensor | FileSamples
-    rate = None
+    plan = None
     if is_images:
-        image_size = (
-            (int(size), int(size)) if isinstance(size, Integral) else cast("tuple[int, int] | None", size)
-        )
-        x = read_images(files, mixed=mixed, size=image_size, resident=resident)
+        x = _read_images(files, mixed, size, resident, rate, hop)
     elif isinstance(size, Sequence):
         raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
     else:
-        x, rate = read_recordings(files, mixed=mixed, size=size, resident=resident)
+        plan = plan_recordings(files, mixed=mixed, size=size, rate=rate, hop=hop)
+        x = plan.read(resident)
+        # A name for each window of a recording.
+        of = {root / name: (split, name) for split, part in splits.items() for name in part}
+        found = [of[section.file] for section in plan.sections]
+        splits = {split: [name for other, name in found if other == split] for split in splits}
 
-    labels = {root: _sub_folders(part, root) for root, part in splits.items()}
-    found = sorted({label for part in labels.values() for label in part})
-    classes = tuple(found) if len(found) > 1 else ()
+    labels = {top: _sub_folders(part, top) for top, part in splits.items()}
+    classes = tuple(sorted({label for part in labels.values() for label in part}))
+    classes = classes if len(classes) > 1 else ()
+    parts = _make_splits(x, splits, labels, classes, plan)
+    test = parts[1] if len(parts) > 1 else None
+    about = {"location": folder, "rate": plan.rate if plan else None, "skipped": skipped}
+    return Dataset(str(folder), parts[0], test, classes, **about)  # type: ignore[arg-type]
+
+
+def _read_images(
+    files: list[Path],
+    mixed: str,
+    size: int | tuple[int, int] | None,
+    resident: bool | None,
+    rate: int | None,
+    hop: int | None,
+) -> Tensor | FileSamples:
+    for name, value in (("rate", rate), ("hop", hop)):
+        if value is not None:
+            raise ValueError(f"{name} is for recordings, and means nothing for images: leave it out")
+    if mixed in ("pad", "windows"):
+        raise ValueError(f'mixed="{mixed}" is for recordings: use mixed="resize" or mixed="crop" for images')
+    image_size = (
+        (int(size), int(size)) if isinstance(size, Integral) else cast("tuple[int, int] | None", size)
+    )
+    return read_images(files, mixed=mixed, size=image_size, resident=resident)
+
+
+def _make_splits(
+    x: Tensor | FileSamples,
+    splits: dict[str, list[str]],
+    labels: dict[str, list[str]],
+    classes: tuple[str, ...],
+    plan: Plan | None,
+) -> list[Split]:
     number = {label: y for y, label in enumerate(classes)}
+    lengths, starts = (plan.lengths, plan.starts) if plan else (None, None)
     parts, start = [], 0
     for root, part in splits.items():
+        stop = start + len(part)
         y = torch.tensor([number[label] for label in labels[root]]) if labels[root] and classes else None
-        parts.append(Split(_slice(x, start, start + len(part)), y, names=part))
-        start += len(part)
-    test = parts[1] if len(parts) > 1 else None
-    return Dataset(str(folder), parts[0], test, classes, location=folder, rate=rate)
+        its_lengths, its_starts = (None if v is None else v[start:stop] for v in (lengths, starts))
+        parts.append(Split(_slice(x, start, stop), y, names=part, lengths=its_lengths, starts=its_starts))
+        start = stop
+    return parts
 
 
 def _find(folder: Path) -> tuple[list[str], bool]:

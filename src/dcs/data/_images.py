@@ -82,6 +82,14 @@ def read_images(
     return read_files(files, decode, shape, resident, "reading images")
 
 
+def check_image(file: Path) -> None:
+    """Raise DataError if an image cannot be read or is not finite."""
+    _read_header(file)
+    with _open(file) as image:
+        if not np.isfinite(_read_pixels(file, image)).all():
+            raise DataError(f"{quote(file)} has NaN or infinite pixels: replace them, or remove the file")
+
+
 def _agree_on_colour(files: Sequence[Path], colour: list[bool], mixed: str) -> bool:
     if mixed == "error" and len(set(colour)) > 1:
         kinds = list_kinds(["colour" if c else "grey" for c in colour], files)

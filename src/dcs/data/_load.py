@@ -20,6 +20,7 @@ from dcs.data._folders import read_folder
 from dcs.data._items import from_torch
 from dcs.data._layouts import Options
 from dcs.data._locate import obtain
+from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.noise import IsotropicNoise, add
 from dcs.noise.corruption import KINDS
@@ -41,13 +42,16 @@ def load(
     size: Size | None = None,
     label: str | int | bool | None = None,
     fold: int = 5,
+    rate: int | None = None,
+    hop: int | None = None,
+    skip_bad: bool = False,
 ) -> Dataset:
     """Load a known data set, or data of one's own.
 
     Args:
         name: A known data set (`dcs datasets list` shows them); or a .npy, .npz, .csv or .parquet file; or a
-            folder of images or recordings (one called like a known data set: ./mnist); or an array, a tensor,
-            or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
+            folder of images or recordings (one called like a known data set: ./mnist), or one recording; or
+            an array, a tensor, or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
         root: Where root/NAME holds the files of a known data set; then nothing else is searched. By default
             DCS_DATA, the user's cache, ./data and /usr/share/datasets are.
         download: Whether to download what is not on disk.
@@ -57,12 +61,16 @@ def load(
         resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False);
             None: in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is only held in
             memory if asked for, since that would freeze what it draws at random.
-        mixed: What to do with files of different sizes: `error`, `resize` (images) or `crop` (to the centre).
+        mixed: What to do with files of different sizes: `error`, `resize` (images), `crop` (to the centre),
+            or, for recordings, `pad` (with zeros, which are never learned from) or `windows` (of `size`).
         size: The size to which: (height, width), or one number for both, or for the length of recordings; by
-            default the smallest found.
+            default the smallest found, or the largest to pad to.
         label: The column of a table or DataFrame, or the array in an .npz, that holds the labels; False if
             none does although one is named like it.
         fold: The fold of ESC-50 to test on.
+        rate: In Hz, to which recordings are resampled; by default that which all have.
+        hop: From window to window of recordings, in samples; by default `size`.
+        skip_bad: Leave out files of a folder that cannot be used, with a warning that lists them.
 
     Returns:
         The data set. Own data is all in `train`, and `test` is None, unless a folder has train and test in
@@ -81,6 +89,7 @@ def load(
     check_integer("seed", seed, at_least=0)
     check_integer("fold", fold, at_least=1)
     check_bool("download", download)
+    check_bool("skip_bad", skip_bad)
     check_bool("resident", resident, optional=True)
     if noise is not None:
         _check_noise(noise)
@@ -91,13 +100,17 @@ def load(
         "label": label is not None,
         "root": root is not None,
         "fold": fold != 5,
+        "rate": rate is not None,
+        "hop": hop is not None,
+        "skip_bad": skip_bad,
     }
     used = _options_of(name) if own else ("root", "fold") if name == "esc50" else ("root",)
     for option, is_given in given.items():
         if is_given and option not in used:
             raise ValueError(f"{option} means nothing for {_describe(name)}: leave it out")
     if own:
-        data = _own(name, resident, mixed, size, label)
+        files = {"mixed": mixed, "size": size, "rate": rate, "hop": hop, "skip_bad": skip_bad}
+        data = _own(name, resident, label, files)
     else:
         data = _known(str(name), root, download, resident, fold)
     return data if noise is None else _with_noise(data, noise, seed)
@@ -121,7 +134,7 @@ def _known(
 
 
 def _own(
-    source: object, resident: bool | None, mixed: str, size: Size | None, label: str | int | bool | None
+    source: object, resident: bool | None, label: str | int | bool | None, files: dict[str, Any]
 ) -> Dataset:
     if isinstance(source, TorchDataset):
         return from_torch(source, resident)
@@ -136,8 +149,8 @@ def _own(
     if not isinstance(source, str | os.PathLike):
         return Dataset("array", Split(from_array(source, "x", resident)))
     path = _own_path(source)
-    if path.is_dir():
-        return read_folder(path, mixed=mixed, size=size, resident=resident)
+    if path.is_dir() or (path.is_file() and path.suffix.lower() in AUDIO_SUFFIXES):
+        return read_folder(path, resident=resident, **files)
     if not path.exists():
         near = difflib.get_close_matches(str(source).lower(), CATALOGUE, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOGUE)}"
@@ -153,8 +166,8 @@ def _own(
     }
     if path.suffix.lower() not in readers:
         raise DataError(
-            f"{path} is of no kind that is read ({', '.join(readers)}, or a folder of images or recordings): "
-            f"convert it, or load it yourself and pass the array"
+            f"{path} is of no kind that is read ({', '.join((*readers, *AUDIO_SUFFIXES))}, or a folder of "
+            f"images or recordings): convert it, or load it yourself and pass the array"
         )
     return readers[path.suffix.lower()]()
 
@@ -245,8 +258,8 @@ def _options_of(source: object) -> tuple[str, ...]:
     if not isinstance(source, str | os.PathLike):
         return ("label",) if hasattr(source, "columns") and hasattr(source, "iloc") else ()
     path = _own_path(source)
-    if path.is_dir():
-        return ("mixed", "size")
+    if path.is_dir() or path.suffix.lower() in AUDIO_SUFFIXES:
+        return ("mixed", "size", "rate", "hop", "skip_bad")
     return ("label",) if path.suffix.lower() in (".npz", ".csv", ".tsv", ".parquet") else ()
 
 

@@ -1,9 +1,11 @@
-"""Sound recordings: mono, of one sample rate and one length."""
+"""Sound recordings: mono, brought to one sample rate and one length."""
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import gcd
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +15,67 @@ from torch import Tensor
 
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
-from dcs.data._dataset import DataError
-from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
+from dcs.data._dataset import DataError, DataWarning
+from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
 _LENGTH_UNKNOWN = 2**62  # libsndfile gives about 2**63 where a header leaves the length out
+_TAPS = 10  # SciPy's resampling filter reaches so many samples, of the lower rate, to either side
+_BLOCK = 2**20
 
 
 class _Header(NamedTuple):
     rate: int
     length: int
+    channels: int
+
+
+class Section(NamedTuple):
+    """A part of a recording; `start` and `length` are in samples at the rate that is wanted."""
+
+    file: Path
+    start: int
+    length: int  # what there is: the rest of a sample is padding
+    header: _Header
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+
+class Plan(NamedTuple):
+    """What to read of which recordings."""
+
+    sections: list[Section]  # one a sample
+    length: int  # of a sample
+    rate: int
+    windows: bool
+
+    def read(self, resident: bool | None = None) -> Tensor | FileSamples:
+        """Read all, (n, length) in float32; shorter sections are followed by zeros."""
+        decode = partial(_decode, length=self.length, rate=self.rate)
+        x = read_files(self.sections, decode, (self.length,), resident, "reading recordings")
+        if isinstance(x, Tensor) and not self.windows:  # a silent passage is nothing to speak of
+            silent = [self.sections[row] for row in (x.amin(1) == x.amax(1)).nonzero().squeeze(1).tolist()]
+            if silent:
+                warnings.warn(
+                    f"{len(silent)} recordings are silent, such as {quote(silent[0].file)}: nothing can be "
+                    f"learned from them; remove them, or use skip_bad=True (--skip-bad)",
+                    DataWarning,
+                    stacklevel=4,
+                )
+        return x
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """How long each sample is without its padding, (n,); None if none is padded."""
+        lengths = torch.tensor([section.length for section in self.sections])
+        return None if bool((lengths == self.length).all()) else lengths
+
+    @property
+    def starts(self) -> Tensor | None:
+        """Where in its recording each window begins, (n,); None if recordings were not cut into windows."""
+        return torch.tensor([section.start for section in self.sections]) if self.windows else None
 
 
 def read_recordings(
@@ -32,6 +84,8 @@ def read_recordings(
     mixed: str = "error",
     size: int | None = None,
     resident: bool | None = None,
+    rate: int | None = None,
+    hop: int | None = None,
 ) -> tuple[Tensor | FileSamples, int]:
     """Read sound recordings; those of several channels are averaged to one.
 
@@ -39,11 +93,15 @@ def read_recordings(
     lie a little beyond.
 
     Args:
-        files: One a sample, all of one sample rate.
-        mixed: What to do with recordings of different lengths: `error` refuses them, `crop` cuts out the
-            centre. `resize` is for images only.
-        size: The length in samples; by default what all have, or the shortest among them.
+        files: One a recording.
+        mixed: What to do with recordings of different lengths: `error` refuses them; `crop` cuts out the
+            centre; `pad` puts zeros after those that are shorter, and crops those that are longer; `windows`
+            cuts each into windows, the last of which ends where the recording does. `resize` is for images.
+        size: The length in samples, at `rate`; by default what all have, the shortest for `crop` and the
+            longest for `pad`. Windows need it.
         resident: Whether to hold all in memory; None decides by their size.
+        rate: In Hz, to which all are resampled; by default that which all have.
+        hop: From window to window, in samples; by default `size`.
 
     Returns:
         The recordings, (n, t) in float32, and their sample rate in Hz.
@@ -51,40 +109,102 @@ def read_recordings(
     Raises:
         DataError: If a file cannot be read, or recordings differ that must not.
     """
-    check_choice("mixed", mixed, ("error", "resize", "crop"))
+    plan = plan_recordings(files, mixed=mixed, size=size, rate=rate, hop=hop)
+    return plan.read(resident), plan.rate
+
+
+def plan_recordings(
+    files: Sequence[Path],
+    *,
+    mixed: str = "error",
+    size: int | None = None,
+    rate: int | None = None,
+    hop: int | None = None,
+) -> Plan:
+    """Decide, by the headers, what to read; see `read_recordings`."""
+    check_choice("mixed", mixed, ("error", "resize", "crop", "pad", "windows"))
     if mixed == "resize":
         raise ValueError('a recording cannot be resized without changing its pitch: use mixed="crop"')
-    if size is not None:
-        check_integer("size", size, at_least=1)
+    for name, value in (("size", size), ("rate", rate), ("hop", hop)):
+        if value is not None:
+            check_integer(name, value, at_least=1)
+    if hop is not None and mixed != "windows":
+        raise ValueError(f'hop is from window to window, and means nothing for mixed="{mixed}": leave it out')
+    if mixed == "windows" and size is None:
+        raise ValueError('mixed="windows" needs size: how many samples a window has')
     headers = scan_files(files, _read_header, "scanning recordings")
     rates = [header.rate for header in headers]
-    if len(set(rates)) > 1:
+    if rate is None and len(set(rates)) > 1:
         raise DataError(
             f"recordings must be of one sample rate, but these are "
-            f"{list_kinds([f'{rate} Hz' for rate in rates], files)}: resample them to one rate first"
+            f"{list_kinds([f'{rate} Hz' for rate in rates], files)}: resample them to one with rate= (--rate)"
         )
-    length = _agree_on_length(files, [header.length for header in headers], mixed, size)
-    decode = partial(_decode, length=length, crop=mixed == "crop")
-    return read_files(files, decode, (length,), resident, "reading recordings"), rates[0]
+    rate = rates[0] if rate is None else int(rate)
+    lengths = [_resampled(header, rate) for header in headers]
+    length = _agree_on_length(files, lengths, mixed, size)
+    sections = []
+    for file, header, have in zip(files, headers, lengths, strict=True):
+        if mixed == "windows":
+            starts = _window_starts(have, length, hop or length)
+        else:
+            starts = [max(0, (have - length) // 2)]
+        sections += [Section(file, start, min(length, have), header) for start in starts]
+    _warn_of_channels(files, headers)
+    return Plan(sections, length, rate, mixed == "windows")
+
+
+def check_recording(file: Path) -> None:
+    """Raise DataError if a recording cannot be learned from: unreadable, not finite, or silent."""
+    promised, count = _read_header(file).length, 0
+    low, high = np.inf, -np.inf
+    with _open(file) as recording:
+        while len(block := recording.read(_BLOCK, dtype="float32", always_2d=True)):
+            if not np.isfinite(block).all():
+                raise DataError(f"{quote(file)} has NaN or infinite values: replace them, or remove the file")
+            low, high, count = min(low, block.min()), max(high, block.max()), count + len(block)
+    if count != promised:
+        raise changed(file, (count,), (promised,))
+    if low == high:
+        raise DataError(f"{quote(file)} is silent: all its samples are {low:g}; remove it")
+
+
+def _window_starts(have: int, length: int, hop: int) -> list[int]:
+    """Every hop, and one more that ends with the recording if the others leave a rest."""
+    last = max(0, have - length)
+    starts = list(range(0, last + 1, hop))
+    return starts if starts[-1] == last else [*starts, last]
 
 
 def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, wanted: int | None) -> int:
-    length = wanted or min(lengths)
+    length = wanted or (max(lengths) if mixed == "pad" else min(lengths))
     kinds = [f"{length} samples" for length in lengths]
     if mixed == "error" and set(lengths) != {length}:
         asked = f", {length} samples as size asks," if wanted else ""
         raise DataError(
-            f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: "
-            f'remove the odd ones, or cut out the centre of each with mixed="crop"'
+            f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: remove the "
+            f'odd ones, cut out the centre of each with mixed="crop", or use mixed="pad" or mixed="windows"'
         )
-    if min(lengths) < length:
+    if mixed == "crop" and min(lengths) < length:
         short = [i for i, have in enumerate(lengths) if have < length]
         raise DataError(
             f"recordings are shorter than the {length} samples that size cuts out: "
             f"{list_kinds([kinds[i] for i in short], [files[i] for i in short])}: "
-            f"use a smaller size, or remove them"
+            f'use a smaller size, mixed="pad", or remove them'
         )
     return length
+
+
+def _warn_of_channels(files: Sequence[Path], headers: list[_Header]) -> None:
+    many = [
+        (file, header.channels) for file, header in zip(files, headers, strict=True) if header.channels > 2
+    ]
+    if many:
+        warnings.warn(
+            f"{len(many)} recordings have more than two channels, such as {quote(many[0][0])} with "
+            f"{many[0][1]}: they are averaged; if they are different things, split them into files",
+            DataWarning,
+            stacklevel=5,
+        )
 
 
 def _read_header(file: Path) -> _Header:
@@ -93,17 +213,48 @@ def _read_header(file: Path) -> _Header:
             raise DataError(f"{quote(file)} is empty (0 samples): remove it")
         if recording.frames > _LENGTH_UNKNOWN:
             raise DataError(f"{quote(file)} does not say how long it is: save it again, as WAV or FLAC")
-        return _Header(recording.samplerate, recording.frames)
+        return _Header(recording.samplerate, recording.frames, recording.channels)
 
 
-def _decode(file: Path, *, length: int, crop: bool) -> Tensor:
-    with _open(file) as recording:
-        if crop and recording.frames > length:
-            recording.seek((recording.frames - length) // 2)
-        # One sample more than expected, so that a file that has grown since is noticed.
-        channels = recording.read(length if crop else length + 1, dtype="float32", always_2d=True)
+def _resampled(header: _Header, rate: int) -> int:
+    """How long a recording is at another rate, as SciPy makes it."""
+    return -(-header.length * rate // header.rate)
+
+
+def _decode(section: Section, *, length: int, rate: int) -> Tensor:
+    """A section at the rate that is wanted, with zeros after it."""
+    divisor = gcd(rate, section.header.rate)
+    up, down = rate // divisor, section.header.rate // divisor
+    stop = section.start + section.length
+    # Resampled by itself, a part is what it is in the whole if it begins at a multiple of `down`, and reaches
+    # as far beyond both ends as the filter does.
+    margin = 0 if up == down else _TAPS * max(up, down) // up + 1
+    first = max(0, section.start * down // up - margin) // down * down
+    last = min(section.header.length, -(-stop * down // up) + margin)
+    with _open(section.file) as recording:
+        if first:
+            recording.seek(first)
+        # One sample more than there should be, so that a file that has grown since is noticed.
+        ask = last - first + (last == section.header.length)
+        channels = recording.read(ask, dtype="float32", always_2d=True)
+    if len(channels) != last - first:
+        raise changed(section.file, (len(channels),), (last - first,))
     mono = channels[:, 0] if channels.shape[1] == 1 else channels.mean(axis=1)
-    return torch.from_numpy(np.ascontiguousarray(mono))
+    if up != down:
+        offset = first // down * up
+        mono = resample(mono, section.header.rate, rate)[section.start - offset : stop - offset]
+    padded = np.zeros(length, np.float32)
+    padded[: section.length] = mono
+    return torch.from_numpy(padded)
+
+
+def resample(signal: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+    """A signal, (t,) or (t, channels), at another sample rate."""
+    from scipy.signal import resample_poly  # slow to import
+
+    divisor = gcd(rate, new_rate)
+    resampled: np.ndarray = resample_poly(signal, new_rate // divisor, rate // divisor, axis=0)
+    return resampled
 
 
 @contextmanager

@@ -1,0 +1,308 @@
+"""Recordings to log-mel spectrograms, as the paper's Expt3 sees them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dcs._checks import check_choice, check_finite, check_integer, check_number, check_tensor
+from dcs._progress import progress
+from dcs.data._dataset import Dataset, Samples, Split
+from dcs.data._memory import is_resident
+
+_PAPER_RATE, _PAPER_FRAME = 44_100, 1000
+_BANDS = (60, 40, 20, 10)
+_SAMPLES_AT_ONCE = 2**19  # on a processor: spectra of more do not stay in its cache
+_SAMPLES_A_CHUNK = 2**23
+# Slaney's scale: linear up to 1 kHz, 15 mels there, then 27 mels for every factor of 6.4.
+_LINEAR_HZ, _BREAK_HZ, _BREAK_MEL, _LOG_STEP = 200 / 3, 1000.0, 15.0, np.log(6.4) / 27
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """Waveforms (n, t) to log-mel spectrograms (n, frames, mels), standardised.
+
+    The power spectrum of frames under a Hann window (none beyond the ends), summed in triangular bands on
+    Slaney's mel scale, each of area one; 10·log10 of it; values more than `top_db` below a recording's
+    loudest are raised to that. Then the mean and deviation of a training set are taken out, without which a
+    cosine would see little but the offset of the decibels. For 5 s at 44.1 kHz the spectrogram is 440 x 60.
+
+    Args:
+        rate: Samples a second.
+        frame: Samples a frame; by default those of 1000/44,100 s.
+        hop: Samples from frame to frame; by default half a frame.
+        mels: Bands; by default 60, or fewer where so many would be narrower than a frame can tell apart.
+        low: Where the lowest band begins, in Hz.
+        high: Where the highest ends; by default half the rate.
+        amin: The least power, for silence.
+        top_db: Depth of a spectrogram in dB; None: all.
+        standardise: By the statistics of each `bin`, of `all` entries together, or `none`.
+        mean: What is subtracted, one value a band; `fit` finds it.
+        deviation: What is divided by.
+
+    Example:
+        >>> noise = torch.randn(3, 220_500, generator=torch.Generator().manual_seed(0))
+        >>> LogMel(44_100).fit(noise)(noise).shape
+        torch.Size([3, 440, 60])
+    """
+
+    rate: int
+    frame: int | None = None
+    hop: int | None = None
+    mels: int | None = None
+    low: float = 0.0
+    high: float | None = None
+    amin: float = 1e-10
+    top_db: float | None = 80.0
+    standardise: str = "bin"
+    mean: Sequence[float] | None = None
+    deviation: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("rate", self.rate, at_least=1)
+        self._default("frame", max(2, self.rate * _PAPER_FRAME // _PAPER_RATE))
+        check_integer("frame", self.frame, at_least=2)
+        self._default("hop", self._frame // 2)
+        check_integer("hop", self.hop, at_least=1)
+        self._default("high", self.rate / 2)
+        check_number("high", self.high, above=0, at_most=self.rate / 2)
+        check_number("low", self.low, at_least=0)
+        if self.low >= self._high:
+            raise ValueError(f"low must be below high, {self.high:g} Hz, got {self.low:g}")
+        check_number("amin", self.amin, above=0)
+        if self.top_db is not None:
+            check_number("top_db", self.top_db, above=0)
+        check_choice("standardise", self.standardise, ("bin", "all", "none"))
+        band = (self._frame, self.rate, self.low, self._high)
+        self._default("mels", next((count for count in _BANDS if not _empty_bands(count, *band)), _BANDS[-1]))
+        check_integer("mels", self.mels, at_least=1, at_most=2**16)
+        empty = _empty_bands(self._mels, *band)
+        if empty:
+            raise ValueError(
+                f"mels must be fewer than {self.mels}: {empty} bands from {self.low:g} to {self.high:g} Hz "
+                f"would hold no frequency of a frame of {self.frame} samples; or use a longer frame"
+            )
+        self._check_statistics()
+
+    def __call__(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Compute standardised spectrograms, on x's device.
+
+        Args:
+            x: Waveforms, (n, t).
+            lengths: How many samples of each hold data, (n,), the others being padding; frames that reach
+                into it are 0.
+        """
+        if self.standardise != "none" and self.mean is None:
+            raise ValueError('LogMel has no mean yet: fit it to the training set, or use standardise="none"')
+        decibels = self.decibels(x)
+        if self.mean is not None:
+            # In place: each pass over data of this size takes as long as the bands do.
+            decibels.sub_(self._statistic("mean", x)).div_(self._statistic("deviation", x))
+        return decibels if lengths is None else decibels.where(self.valid(lengths, decibels), 0)
+
+    def decibels(self, x: Tensor) -> Tensor:
+        """Compute spectrograms (n, frames, mels) in dB, before they are standardised."""
+        self._check_waveforms(x)
+        window, matrix = _tables(self._frame, self.rate, self._mels, self.low, self._high, x.device, x.dtype)
+        power = x.new_empty(len(x), self.frames(x.shape[1]), self._mels)
+        step = max(1, _SAMPLES_AT_ONCE // x.shape[1]) if x.device.type == "cpu" else len(x)
+        for some, out in zip(x.split(step), power.split(step), strict=True):
+            # torch.stft does the same with strided transforms, which take three times as long.
+            spectra = torch.fft.rfft(some.unfold(1, self._frame, self._hop) * window)
+            torch.matmul(spectra.real.square() + spectra.imag.square(), matrix, out=out)
+        check_finite(power.sum(), x=x)
+        decibels = power.clamp_(min=self.amin).log10_().mul_(10)
+        if self.top_db is None:
+            return decibels
+        return decibels.clamp_(min=decibels.amax((1, 2), keepdim=True) - self.top_db)
+
+    def undo(self, z: Tensor) -> Tensor:
+        """Return standardised spectrograms to dB."""
+        check_tensor("z", z)
+        return z if self.mean is None else z * self._statistic("deviation", z) + self._statistic("mean", z)
+
+    def fit(self, x: Tensor | Samples, lengths: Tensor | None = None) -> Self:
+        """Return a LogMel with the mean and deviation of a training set; frames in padding do not count."""
+        if self.standardise == "none":
+            return self
+        sums = torch.zeros(3, self._mels, dtype=torch.float64)
+        for rows, waves in _chunks(x, "measuring spectrograms"):
+            decibels = self.decibels(waves).double()
+            if lengths is not None:
+                keep = self.valid(lengths[rows], decibels).expand(decibels.shape)
+            else:
+                keep = torch.ones_like(decibels, dtype=torch.bool)
+            kept = decibels.where(keep, 0)
+            part = torch.stack([keep.double().sum((0, 1)), kept.sum((0, 1)), kept.square().sum((0, 1))])
+            sums += part.cpu()
+        if self.standardise == "all":
+            sums = sums.sum(1, keepdim=True).expand(3, self._mels)
+        count, total, squares = sums
+        mean = total / count
+        deviation = (squares / count - mean.square()).clamp(min=0).sqrt()
+        deviation = deviation.where(deviation > 1e-6, 1)  # a band that is always the same
+        return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
+
+    def of(self, x: Tensor | Samples, lengths: Tensor | None = None) -> Tensor | Samples:
+        """Compute the spectrograms of a whole data set, in memory; if they are too many, when asked for."""
+        shape = (x.shape[0], self.frames(x.shape[1]), self._mels)
+        if isinstance(x, Samples) and not is_resident(int(np.prod(shape)), None):
+            return Spectrograms(x, self, lengths)
+        out = torch.empty(shape)
+        for rows, waves in _chunks(x, "computing spectrograms"):
+            out[rows] = self(waves, None if lengths is None else lengths[rows]).cpu()
+        return out
+
+    def apply(self, data: Dataset) -> tuple[Dataset, "LogMel"]:
+        """Spectrograms of a data set of recordings, and the LogMel they were made with.
+
+        One that has no statistics yet gets those of the training split.
+        """
+        if data.rate != self.rate:
+            raise ValueError(f"{data.name} has {data.rate} Hz, but LogMel is for rate {self.rate}: use that")
+        fitted = self.fit(data.train.x, data.train.lengths) if self.mean is None else self
+
+        def spectrograms(split: Split) -> Split:
+            lengths = None if split.lengths is None else fitted.frames_of(split.lengths)
+            x: Any = fitted.of(split.x, split.lengths)
+            clean: Any = None if split.clean is None else fitted.of(split.clean, split.lengths)
+            return replace(split, x=x, clean=clean, lengths=lengths)
+
+        test = None if data.test is None else spectrograms(data.test)
+        return replace(data, train=spectrograms(data.train), test=test), fitted
+
+    def frames(self, length: int) -> int:
+        """How many frames a recording has."""
+        check_integer("length", length, at_least=self._frame)
+        return 1 + (int(length) - self._frame) // self._hop
+
+    def frames_of(self, lengths: Tensor) -> Tensor:
+        """How many frames lie in the data of each recording, (n,); one too short for a frame has one."""
+        return ((lengths - self._frame).div(self._hop, rounding_mode="floor") + 1).clamp(min=1)
+
+    def valid(self, lengths: Tensor, like: Tensor) -> Tensor:
+        """Which frames lie in the data, (n, frames, 1)."""
+        number = torch.arange(like.shape[1], device=like.device)
+        return (number < self.frames_of(lengths).to(like.device)[:, None])[:, :, None]
+
+    def describe(self) -> dict[str, Any]:
+        """All of it as plain values, from which `LogMel(**values)` makes it again."""
+        return asdict(self)
+
+    def _default(self, name: str, value: object) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+    def _check_statistics(self) -> None:
+        if (self.mean is None) != (self.deviation is None):
+            raise ValueError("mean and deviation must be given both, or neither: fit finds them")
+        for name in ("mean", "deviation"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if not isinstance(values, Sequence) or len(values) != self.mels:
+                raise ValueError(f"{name} must hold {self.mels} numbers, one a band, got {values!r:.60}")
+            for value in values:
+                check_number(name, value, **({"above": 0} if name == "deviation" else {}))
+            object.__setattr__(self, name, tuple(float(value) for value in values))
+
+    def _check_waveforms(self, x: Tensor) -> None:
+        check_tensor("x", x)
+        if x.ndim != 2 or not len(x):
+            raise ValueError(f"x must be waveforms (n, t), got shape {tuple(x.shape)}")
+        if x.shape[1] < self._frame:
+            raise ValueError(
+                f"x has {x.shape[1]} samples, which is less than a frame of {self.frame}: use longer "
+                f"recordings or a shorter frame"
+            )
+
+    def _statistic(self, name: str, like: Tensor) -> Tensor:
+        return torch.tensor(getattr(self, name), dtype=like.dtype, device=like.device)
+
+    # What the optional arguments are once defaults are filled in.
+    @property
+    def _frame(self) -> int:
+        return int(self.frame or 0)
+
+    @property
+    def _hop(self) -> int:
+        return int(self.hop or 0)
+
+    @property
+    def _mels(self) -> int:
+        return int(self.mels or 0)
+
+    @property
+    def _high(self) -> float:
+        return float(self.high or 0)
+
+
+class Spectrograms(Samples):
+    """Spectrograms that are computed when they are asked for.
+
+    Args:
+        waveforms: (n, t).
+        front_end: What computes them.
+        lengths: How many samples of each hold data, (n,).
+    """
+
+    def __init__(self, waveforms: Samples, front_end: LogMel, lengths: Tensor | None = None) -> None:
+        self.waveforms, self.front_end, self.lengths = waveforms, front_end, lengths
+        assert front_end.mels is not None  # noqa: S101
+        self.shape = (len(waveforms), front_end.frames(waveforms.shape[1]), front_end.mels)
+
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Compute some."""
+        if not len(indices):
+            return torch.empty((0, *self.shape[1:]))
+        lengths = None if self.lengths is None else self.lengths[list(indices)]
+        return self.front_end(self.waveforms.read(indices), lengths)
+
+
+def _chunks(x: Tensor | Samples, what: str) -> Iterator[tuple[slice, Tensor]]:
+    """Some waveforms at a time, so that their spectra fit."""
+    if len(x.shape) != 2:
+        raise ValueError(f"x must be waveforms (n, t), got shape {tuple(x.shape)}")
+    n, step = x.shape[0], max(1, _SAMPLES_A_CHUNK // x.shape[1])
+    with progress(what, total=n) as advance:
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            yield slice(start, stop), x.read(range(start, stop)) if isinstance(x, Samples) else x[start:stop]
+            advance(stop - start)
+
+
+@lru_cache(maxsize=8)
+def _tables(
+    frame: int, rate: int, mels: int, low: float, high: float, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The window, and the bands as a matrix (frequencies, mels)."""
+    window = torch.hann_window(frame, dtype=torch.float64)
+    bands = torch.from_numpy(_bands(mels, frame, rate, low, high).T.copy())
+    return window.to(device, dtype), bands.to(device, dtype)
+
+
+def _bands(mels: int, frame: int, rate: int, low: float, high: float) -> np.ndarray:
+    """Triangles between neighbouring points of the mel scale, each of area one: (mels, frequencies)."""
+    points = _to_hz(np.linspace(_to_mel(low), _to_mel(high), mels + 2))
+    frequency = np.arange(frame // 2 + 1) * rate / frame
+    left, centre, right = points[:-2, None], points[1:-1, None], points[2:, None]
+    rising, falling = (frequency - left) / (centre - left), (right - frequency) / (right - centre)
+    triangles: np.ndarray = np.maximum(0, np.minimum(rising, falling)) * 2 / (right - left)
+    return triangles
+
+
+def _empty_bands(mels: int, frame: int, rate: int, low: float, high: float) -> int:
+    return int((_bands(mels, frame, rate, low, high).max(axis=1) <= 0).sum())
+
+
+def _to_mel(hz: float) -> float:
+    return hz / _LINEAR_HZ if hz < _BREAK_HZ else _BREAK_MEL + float(np.log(hz / _BREAK_HZ)) / _LOG_STEP
+
+
+def _to_hz(mel: np.ndarray) -> np.ndarray:
+    above: np.ndarray = _BREAK_HZ * np.exp(_LOG_STEP * np.maximum(mel - _BREAK_MEL, 0))
+    return np.where(mel < _BREAK_MEL, mel * _LINEAR_HZ, above)
