@@ -888,7 +888,7 @@ def test_size_of_a_folder(tmp_path):
     for kind in ("images", "sounds"):
         with pytest.raises(ValueError, match="at least 1, got 0"):
             read_folder(tmp_path / kind, mixed="crop", size=0)
-        with pytest.raises(ValueError, match="mixed must be one of error, resize, crop.*, got 'fold'"):
+        with pytest.raises(ValueError, match=r"mixed must be one of error, resize, crop.*, got 'fold'"):
             read_folder(tmp_path / kind, mixed="fold")
     with pytest.raises(ValueError, match="one number of samples"):
         read_folder(tmp_path / "sounds", mixed="crop", size=(6, 6))

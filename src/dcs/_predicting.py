@@ -38,7 +38,11 @@ def encoder_of(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def prediction_scale(
-    network: nn.Module, objective: objectives.Objective, x: Numbers, device: torch.device | None = None
+    network: nn.Module,
+    objective: objectives.Objective,
+    x: Numbers,
+    device: torch.device | None = None,
+    lengths: Tensor | None = None,
 ) -> float:
     """The positive number a for which a s_hat is nearest to x, over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
 
@@ -50,6 +54,7 @@ def prediction_scale(
         objective: What it was trained with.
         x: The samples it was trained on.
         device: Where to predict; by default where the network is.
+        lengths: How much of each sample is no padding, (n,), which does not count.
     """
     if not isinstance(objective, SCALE_FREE):
         return 1.0
@@ -58,7 +63,10 @@ def prediction_scale(
     products = torch.zeros(3, dtype=torch.float64)
     with predicting(network, device):
         for batch in data.Batches(x, rows_of(x), device=device, rows=rows).epoch():
-            a, b = (part.flatten().cpu().double() for part in (batch.x, network(batch.x)))
+            prediction = network(batch.x)
+            if lengths is not None:
+                prediction = prediction * data.valid_entries(lengths[batch.rows].to(device), x.shape[1:])
+            a, b = (part.flatten().cpu().double() for part in (batch.x, prediction))
             products += torch.stack([a @ b, b @ b, a @ a])
     inner, predicted, given = products.tolist()
     if predicted <= 0:
@@ -106,12 +114,30 @@ def rows_of(x: Numbers) -> int:
     return max(1, min(wanted, _ENTRIES // math.prod(x.shape[1:])))
 
 
-def collect(network: nn.Module, call: Callable[[Tensor], Tensor], x: Numbers, device: torch.device) -> Array:
-    """The results of a call for all samples, in their order."""
+def collect(
+    network: nn.Module,
+    call: Callable[..., Tensor],
+    x: Numbers,
+    device: torch.device,
+    lengths: Tensor | None = None,
+) -> Array:
+    """The results of a call for all samples, in their order.
+
+    Args:
+        network: What is called.
+        call: Gives the results of some samples; with lengths, of some and which of their entries are valid.
+        x: All of them.
+        device: Where.
+        lengths: How much of each sample is no padding, (n,).
+    """
     rows, results = rows_of(x), np.empty(0, np.float32)
     with predicting(network, device):
         for batch in data.Batches(x, rows, device=device).epoch():
-            result = call(_filled(batch.x, rows))[: len(batch.x)].float().cpu().numpy()
+            given = [_filled(batch.x, rows)]
+            if lengths is not None:
+                some = _filled(lengths[batch.rows].to(device), rows)
+                given.append(data.valid_entries(some, x.shape[1:]))
+            result = call(*given)[: len(batch.x)].float().cpu().numpy()
             if not results.size:
                 results = np.empty((x.shape[0], *result.shape[1:]), np.float32)
             results[batch.rows.numpy()] = result
@@ -123,8 +149,9 @@ def _filled(x: Tensor, rows: int) -> Tensor:
     return x if len(x) == rows else torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])])
 
 
-def nearest(x: Tensor, prediction: Tensor) -> Tensor:
-    """Each prediction times the number that takes it nearest to x."""
+def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Each prediction times the number that takes it nearest to x; where it is not valid, it is 0."""
+    prediction = prediction if valid is None else prediction * valid
     a, b = x.flatten(1).cpu().double(), prediction.flatten(1).cpu().double()
     factor = (a * b).sum(1) / (b * b).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
     return (b * factor[:, None]).reshape(x.shape)

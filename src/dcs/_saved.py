@@ -14,6 +14,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from dcs.data import LogMel
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
 from dcs.training.run import CONFIG, METRICS, MODEL
@@ -33,6 +34,7 @@ class Description(NamedTuple):
     scale_free: bool
     largest: float | None
     feature_names: list[str]
+    front_end: LogMel | None
     digests: dict[str, str]
 
 
@@ -75,6 +77,7 @@ def read_description(folder: Path, names: Collection[str]) -> Description:
             bool(config.get("scale_free", False)),
             largest,
             list(config.get("feature_names", ())),
+            LogMel(**config["front_end"]) if config.get("front_end") else None,
             dict(config.get("sha256", {})),
         )
 

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import data, models, objectives
 from dcs._checks import check_choice, check_integer
+from dcs._long_signals import cross_fade, cut
 from dcs._predicting import (
     SCALE_FREE,
     Array,
@@ -43,7 +44,15 @@ from dcs._saved import (
     write_folder,
 )
 from dcs.noise import GaussianSplit
-from dcs.training import RunError, TrainingConfig, make_network, make_objective, read_config, train
+from dcs.training import (
+    RunError,
+    TrainingConfig,
+    make_front_end,
+    make_network,
+    make_objective,
+    read_config,
+    train,
+)
 from dcs.training.run import CONFIG, METRICS, MODEL, versions
 
 
@@ -62,9 +71,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         objective_options: Of the objective, if it is a name, such as {"power": 1}.
         masking: Of the masker, if the objective is a name, such as {"rho": 0.2, "radius": 2}, or
             {"kind": "amplitude"} for signals.
-        network: `mlp`, `conv`, `conv1d` or `unet`; or a module, of which a copy is trained; or a callable
-            (shape, n_components) that makes one. A module returns x's shape and has `encode` or `encoder`
-            for the features; with `decode` or `decoder` there is a way back from them.
+        front_end: For waveforms, (n, t): options of `dcs.data.LogMel`, such as {"rate": 16000}; the network
+            then sees standardised log-mel spectrograms, masked along time. None: X as it is.
+        network: `mlp`, `conv`, `conv1d`, `unet`, `vit` or `waveunet`; or a module, of which a copy is
+            trained; or a callable (shape, n_components) that makes one. A module returns x's shape and has
+            `encode` or `encoder` for the features; with `decode` or `decoder` there is a way back from them.
         network_options: Of the network, such as {"hidden": (256, 256)}.
         n_components: Features, unless the network is a module.
         max_epochs: Epochs, unless stopped early. With little data an epoch is few steps: some thousands of
@@ -88,6 +99,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     Attributes:
         network_: The trained network, on the CPU.
         objective_: What was minimised.
+        front_end_: What makes spectrograms, with the statistics of what was fitted; or None.
         history_: The metrics of each epoch.
         n_iter_: Epochs run.
         shape_: Of one sample.
@@ -105,6 +117,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     network_: nn.Module
     objective_: objectives.Objective | None
+    front_end_: data.LogMel | None
     scale_: float | None
     largest_: float | None
     _scale_free: bool
@@ -115,6 +128,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         objective: str | objectives.Objective = "dcs",
         objective_options: dict[str, Any] | None = None,
         masking: dict[str, Any] | None = None,
+        front_end: dict[str, Any] | None = None,
         network: str | nn.Module | Callable[..., nn.Module] = "mlp",
         network_options: dict[str, Any] | None = None,
         n_components: int = 10,
@@ -137,6 +151,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.objective = objective
         self.objective_options = objective_options
         self.masking = masking
+        self.front_end = front_end
         self.network = network
         self.network_options = network_options
         self.n_components = n_components
@@ -166,8 +181,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 place of a masked X.
         """
         config = self._config()
-        x = self._read(X, fitting=True)
-        second = self._read_pair(pair, x)
+        waves = self._read(X, fitting=True)
+        second = self._read_pair(pair, waves)
+        self.shape_, self.largest_ = tuple(waves.shape[1:]), largest_value(waves)
+        with _naming("front_end"):
+            front_end = make_front_end(config)
+            self.front_end_ = None if front_end is None else front_end.fit(waves, _lengths_of(X))
+        (x, lengths), second = self._seen(waves, _lengths_of(X)), self._seen(second, _lengths_of(X))[0]
         shape = tuple(x.shape[1:])
         objective = self._make_objective(config, shape)
         with _seeded(config.seed):  # dropout and the like draw from torch's own random state
@@ -176,34 +196,62 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if second is None:
                 _check_masking(objective, shape)
             trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
-            history = train(trained, objective, x, config, pair=second)
+            history = train(trained, objective, x, config, pair=second, lengths=lengths)
         network.load_state_dict(trained.state_dict())
         self.network_, self.objective_ = network.eval(), objective.cpu()
         self.history_, self.n_iter_ = history, len(history)
-        self.shape_, self._n_features_out = shape, features
+        self._n_features_out = features
         self._scale_free = isinstance(objective, SCALE_FREE)
-        self.scale_ = prediction_scale(network, objective, x, self._device())
-        self.largest_ = largest_value(x)
+        self.scale_ = prediction_scale(network, objective, x, self._device(), lengths)
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
-        return collect(self.network_, encoder_of(self.network_), self._read(X), self._device())
+        x, _ = self._seen(self._read(X), _lengths_of(X))
+        return collect(self.network_, encoder_of(self.network_), x, self._device())
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
 
         An objective that sees directions only (`dcs`, `cosine`) leaves the length of a prediction s_hat open;
-        it is then a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction.
+        it is then a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end,
+        it is the spectrogram in dB that is predicted.
         """
         check_is_fitted(self)
+        x, lengths = self._seen(self._read(X), _lengths_of(X))
 
-        def predict(x: Tensor) -> Tensor:
+        def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
             prediction: Tensor = self.network_(x)
-            return nearest(x, prediction) if self._scale_free else prediction
+            prediction = nearest(x, prediction, valid) if self._scale_free else prediction
+            return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
 
-        return collect(self.network_, predict, self._read(X), self._device())
+        return collect(self.network_, predict, x, self._device(), lengths)
+
+    def denoise_signal(self, signal: Any) -> Array:
+        """Predict the clean signal behind a noisy one of any length, (t,) or (channels, t), in float32.
+
+        It is cut into overlapping windows of the length that was fitted, and their predictions are faded into
+        each other; see `denoise` for their scale.
+        """
+        check_is_fitted(self)
+        if len(self.shape_) != 1 or self.front_end_ is not None:
+            raise ValueError(
+                "denoise_signal needs an encoder that was fitted to waveforms (n, t), without a front end: "
+                "use network='waveunet'"
+            )
+        noisy = check_array(np.atleast_2d(signal), dtype=np.float32, input_name="signal")
+        windows, starts = cut(torch.from_numpy(noisy), self.shape_[0])
+        inside = min(noisy.shape[1], self.shape_[0])
+        lengths = torch.full((len(windows),), inside)
+
+        def predict(x: Tensor, valid: Tensor) -> Tensor:
+            prediction: Tensor = self.network_(x)
+            return nearest(x, prediction, valid) if self._scale_free else prediction
+
+        pieces = torch.from_numpy(collect(self.network_, predict, windows, self._device(), lengths))
+        clean: Array = cross_fade(pieces[:, :inside], starts, noisy.shape[1]).numpy()
+        return clean.reshape(np.shape(signal))
 
     def inverse_transform(self, Z: Any) -> Array:  # noqa: N803
         """Decode features, (n, n_components), to samples; see `scale_`."""
@@ -220,7 +268,12 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         z = check_array(Z, dtype=np.float32, input_name="Z")
         if z.shape[1] != self._n_features_out:
             raise ValueError(f"Z must have {self._n_features_out} columns, one a feature, got {z.shape[1]}")
-        return collect(self.network_, lambda z: scale * decode(z), torch.tensor(z), self._device())
+
+        def predict(z: Tensor) -> Tensor:
+            prediction: Tensor = scale * decode(z)
+            return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
+
+        return collect(self.network_, predict, torch.tensor(z), self._device())
 
     def score(self, X: Any, y: object = None, pair: Any = None) -> float:  # noqa: N803, ARG002
         """Minus the objective on samples, with the same masks every time; higher is better.
@@ -236,16 +289,20 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         if self.objective_ is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
-        x, device = self._read(X), self._device()
-        second = self._read_pair(pair, x)
+        waves, device = self._read(X), self._device()
+        second, _ = self._seen(self._read_pair(pair, waves), _lengths_of(X))
+        x, lengths = self._seen(waves, _lengths_of(X))
         objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
         generator, total = Generator(device).manual_seed(0), 0.0
         pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
         with predicting(self.network_, device):
             for batch in data.Batches(x, rows, device=device).epoch():
                 other = None if pairs is None else next(pairs).x
-                total += float(objective(self.network_, batch.x, generator, other)) * len(batch.x)
-        return -total / x.shape[0]
+                valid = {}
+                if lengths is not None:
+                    valid["valid"] = data.valid_entries(lengths[batch.rows].to(device), x.shape[1:])
+                total += float(objective(self.network_, batch.x, generator, other, **valid)) * len(batch.x)
+        return -total / len(x)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a directory that `dcs.load` reads: config.json, model.safetensors and metrics.jsonl.
@@ -366,6 +423,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return second
 
+    def _seen(self, x: Any, lengths: Tensor | None) -> tuple[Any, Tensor | None]:
+        """What the network sees of data, and how much of it is no padding."""
+        if self.front_end_ is None or x is None:
+            return x, lengths
+        frames = None if lengths is None else self.front_end_.frames_of(lengths)
+        return self.front_end_.of(x, lengths), frames
+
     def _load(self, array: Array) -> Numbers:
         return data.load(array, resident=self.resident).train.x
 
@@ -387,6 +451,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "scale_free": self._scale_free,
             "largest": self.largest_,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
+            "front_end": None if self.front_end_ is None else self.front_end_.describe(),
             "versions": versions(),
         }
 
@@ -424,10 +489,13 @@ def load(
             encoder if known else DenoisingEncoder(**{**encoder.get_params(deep=False), "objective": "dcs"})
         )
         config = checked._config()
-        encoder.objective_ = checked._make_objective(config, about.shape) if known else None
+        encoder.front_end_, shape = about.front_end, about.shape
+        if about.front_end is not None:
+            shape = about.front_end.shape(*shape)
+        encoder.objective_ = checked._make_objective(config, shape) if known else None
         with _seeded(config.seed):
-            encoder.network_ = checked._make_network(config, about.shape).cpu().eval()
-        encoder._n_features_out = _count_features(encoder.network_, about.shape)
+            encoder.network_ = checked._make_network(config, shape).cpu().eval()
+        encoder._n_features_out = _count_features(encoder.network_, shape)
         restore(encoder.network_, folder / MODEL, about.digests)
     if encoder.objective_ is not None and (folder / OBJECTIVE).exists():
         restore(encoder.objective_, folder / OBJECTIVE, about.digests)
@@ -463,6 +531,10 @@ def _source(X: Any, name: str) -> Any:  # noqa: N803
         X = X.detach().cpu()  # noqa: N806
         X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()  # noqa: N806
     return X
+
+
+def _lengths_of(X: Any) -> Tensor | None:  # noqa: N803
+    return X.lengths if isinstance(X, data.Split) else None
 
 
 def _stream(source: Any, resident: bool | None) -> Numbers:

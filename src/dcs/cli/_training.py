@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from dcs.data import Dataset, Samples
-from dcs.training import Run, Stopped, TrainingConfig, make_network, make_objective, train
+from dcs.data import Dataset, LogMel, Samples
+from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
 from dcs.training.run import CONFIG
@@ -83,12 +83,16 @@ def train_run(
     """Train in a run directory; the result in short."""
     from dcs._predicting import largest_value, prediction_scale
 
-    x = data.train.x
     described = {
-        "data": {**source, "samples": len(data.train), "fingerprint": fingerprint(x)},
+        "data": {**source, "samples": len(data.train), "fingerprint": fingerprint(data.train.x)},
         "shape": list(data.shape),
         "training": config.model_dump(mode="json"),
     }
+    learned: dict[str, Any] = {"largest": largest_value(data.train.x)}
+    data, front_end = seen(data, config)
+    if front_end is not None:
+        learned["front_end"] = front_end.describe()
+    x, lengths = data.train.x, data.train.lengths
     network, objective = make_network(config, data.shape), make_objective(config, data.shape)
     for name in log:
         check_logger(name)
@@ -99,15 +103,15 @@ def train_run(
         if run.finished:
             return {"run": str(out), "already_finished": True}
         try:
-            history = train(network, objective, x, config, recorder=run)
+            history = train(network, objective, x, config, lengths=lengths, recorder=run)
         except Stopped as stopped:
             if main:
                 print(f"dcs: {stopped}", file=sys.stderr)
             raise typer.Exit(128 + stopped.signal_number) from None
         finally:
             leave()
-        scale = prediction_scale(network, objective, x)
-        run.finish(network.state_dict(), scale=scale, largest=largest_value(x))
+        learned["scale"] = prediction_scale(network, objective, x, lengths=lengths)
+        run.finish(network.state_dict(), **learned)
     last = history[-1] if history else {}
     return {
         "run": str(out),
@@ -118,8 +122,15 @@ def train_run(
     }
 
 
-def estimate(x: Tensor | Samples, config: TrainingConfig) -> dict[str, float]:
+def seen(data: Dataset, config: TrainingConfig) -> tuple[Dataset, LogMel | None]:
+    """What the network sees of data, and what makes it of recordings."""
+    front_end = make_front_end(config)
+    return (data, None) if front_end is None else front_end.apply(data)
+
+
+def estimate(data: Dataset, config: TrainingConfig) -> dict[str, float]:
     """About how long the training would take, by a few steps, and how much memory."""
+    x = seen(data, config)[0].train.x
     n = x.shape[0]
     some = x.read(range(min(n, config.batch_size))) if isinstance(x, Samples) else x[: config.batch_size]
     shape = tuple(x.shape[1:])

@@ -1,12 +1,27 @@
 """`dcs evaluate`: how good are the features of a run?"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dcs.cli.fit import AsJson, Label, Mixed, MixedSizes, Root, RunFolder, Size, load_data
+from dcs.cli._data import (
+    AsJson,
+    Hop,
+    Label,
+    Mixed,
+    MixedSizes,
+    Rate,
+    Reading,
+    Root,
+    RunFolder,
+    Size,
+    SkipBad,
+    as_trained,
+    load_data,
+)
 
 if TYPE_CHECKING:
     from dcs.data import Dataset, Split
@@ -37,6 +52,9 @@ def evaluate(
     label: Label = None,
     mixed: MixedSizes = Mixed.error,
     size: Size = None,
+    rate: Rate = None,
+    hop: Hop = None,
+    skip_bad: SkipBad = False,
     as_json: AsJson = False,
 ) -> None:
     """Score the features of a run; the results are added to RUN/results.jsonl."""
@@ -62,12 +80,14 @@ def evaluate(
         label = trained_on["label"] if label is None else label
         mixed = Mixed(trained_on["mixed"]) if mixed is Mixed.error else mixed
         size = trained_on["size"] if size is None else size
-    loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
+        skip_bad = skip_bad or bool(trained_on.get("skipped"))
+    reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))
+    loaded = load_data(data, root, noise, data_seed, label, reading, encoder.shape_)
     train, test = _splits(loaded, labels, test_share, seed)
     if set(wanted) - {"denoising"} and train.y is None:
         raise ValueError(f"{data} has no labels: give them with --labels, or score --protocol denoising")
     # Features are made once, for all protocols.
-    features = [(features_of(encoder, split.x), split.y) for split in (train, test) if split.y is not None]
+    features = [(features_of(encoder, split), split.y) for split in (train, test) if split.y is not None]
     results = [_score(name, encoder, features, test, seed) for name in wanted]
     training = config.get("training") or config["parameters"]
     about = {
@@ -104,17 +124,26 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
             raise ValueError(
                 f"{labels} has {len(y)} labels, but the data has {len(train)} samples to learn from"
             )
-        train = Split(train.x, y, train.clean, train.names)
+        train = replace(train, y=y)
         test = None if test is None or test.y is None else test
     if test is not None:
         return train, test
-    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    held_out = min(max(1, round(test_share * len(train))), len(train) - 1)
+    # Windows of one recording stay together: a classifier may know a recording, not its class.
+    of: list[Any] = list(range(len(train)) if train.starts is None else train.names)
+    things = sorted(set(of))
+    if len(things) < 2:
+        raise ValueError(f"{loaded.name} holds one recording, of which nothing can be held out: name more")
+    order = torch.randperm(len(things), generator=torch.Generator().manual_seed(seed))
+    held_out = min(max(1, round(test_share * len(things))), len(things) - 1)
 
     def rows(chosen: torch.Tensor) -> Split:
+        if train.starts is not None:
+            kept = {things[int(number)] for number in chosen}
+            chosen = torch.tensor([row for row, thing in enumerate(of) if thing in kept])
         x = train.x.read(chosen.tolist()) if isinstance(train.x, Samples) else train.x[chosen]
-        y, clean = (None if part is None else part[chosen] for part in (train.y, train.clean))
-        return Split(x, y, clean)
+        parts = (train.y, train.clean, train.lengths)
+        y, clean, lengths = (None if part is None else part[chosen] for part in parts)
+        return Split(x, y, clean, lengths=lengths)
 
     return rows(order[held_out:]), rows(order[:held_out])
 

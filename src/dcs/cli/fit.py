@@ -9,18 +9,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dcs.cli._data import (
+    AsJson,
+    Data,
+    DataSeed,
+    Hop,
+    Label,
+    Mixed,
+    MixedSizes,
+    Noise,
+    Overwrite,
+    Rate,
+    Reading,
+    Root,
+    RunFolder,
+    Size,
+    SkipBad,
+    as_trained,
+    is_sound,
+    load_data,
+    trained_on,
+)
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from dcs.data import Dataset, Samples, Split
 
 
-class Mixed(StrEnum):
-    """What to do with files of different sizes."""
+class Domain(StrEnum):
+    """What the network sees of recordings."""
 
-    error = "error"
-    resize = "resize"
-    crop = "crop"
+    spectrogram = "spectrogram"
+    waveform = "waveform"
 
 
 class Part(StrEnum):
@@ -29,26 +50,6 @@ class Part(StrEnum):
     all = "all"
     train = "train"
     test = "test"
-
-
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A data set's name, a .npy, .npz, .csv or .parquet file, or a folder of images or recordings.",
-    ),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The directory that dcs fit wrote.")]
-Root = Annotated[Path | None, typer.Option(help="Where ROOT/NAME holds a known data set.")]
-Noise = Annotated[str | None, typer.Option(help="To add to the data, such as gaussian:0.5.")]
-DataSeed = Annotated[int, typer.Option(min=0, help="Of that noise.")]
-Label = Annotated[
-    str | None, typer.Option(help="The column of labels in a table, to set aside; none if there is none.")
-]
-MixedSizes = Annotated[Mixed, typer.Option(help="What to do with files of different sizes.")]
-Size = Annotated[str | None, typer.Option(help="The size to which, such as 64 or 48x64.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def fit(
@@ -60,7 +61,15 @@ def fit(
     variant: Annotated[
         str | None, typer.Option(help="Of dcs: default, or paper for the literal one.")
     ] = None,
-    network: Annotated[str | None, typer.Option(help="mlp conv conv1d unet  [default: mlp]")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="mlp conv conv1d unet vit waveunet  [default: mlp; for recordings vit or waveunet]"
+        ),
+    ] = None,
+    domain: Annotated[
+        Domain | None, typer.Option(help="What is learned of recordings.  [default: as the network needs it]")
+    ] = None,
     components: Annotated[int | None, typer.Option(min=1, help="Features.  [default: 10]")] = None,
     epochs: Annotated[
         int | None, typer.Option(min=0, help="At most.  [default: enough, with early stopping]")
@@ -89,6 +98,9 @@ def fit(
     label: Label = None,
     mixed: MixedSizes = Mixed.error,
     size: Size = None,
+    rate: Rate = None,
+    hop: Hop = None,
+    skip_bad: SkipBad = False,
     log: Annotated[
         list[str] | None, typer.Option(help="Where metrics go too: tensorboard, wandb; may be repeated.")
     ] = None,
@@ -133,14 +145,16 @@ def fit(
         raise ValueError(
             "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
         )
-    loaded = load_data(data, root, noise, data_seed, label, mixed, size)
+    reading = Reading(mixed, size, rate, hop, skip_bad)
+    loaded = load_data(data, root, noise, data_seed, label, reading)
+    checked = read_config(_for_recordings(given, domain, loaded.rate, checked.objective))
     if "max_epochs" not in given:
         learning = max(1, round(len(loaded.train) * (1 - checked.validation)))
         long = enough_epochs(learning, checked.batch_size)
         # Enough for any data is too much for some: little data is soon learned by heart.
         stop = checked.patience or (max(10, long // 15) if checked.validation else None)
         checked = checked.model_copy(update={"max_epochs": long, "patience": stop})
-    source = {
+    source: dict[str, Any] = {
         "source": _absolute(data),
         "root": None if root is None else _absolute(str(root)),
         "noise": noise,
@@ -149,11 +163,15 @@ def fit(
         "mixed": str(mixed),
         "size": size,
     }
+    if loaded.rate is not None:
+        source |= {"rate": loaded.rate, "hop": hop}
+    if loaded.skipped:
+        source["skipped"] = sorted(loaded.skipped)
     from dcs.cli._training import estimate, train_run
 
     if dry_run:
         described = {"data": source, "shape": list(loaded.shape), "samples": len(loaded.train)}
-        described |= {"training": checked.model_dump(), **estimate(loaded.train.x, checked)}
+        described |= {"training": checked.model_dump(), **estimate(loaded, checked)}
         typer.echo(json.dumps(described, indent=1))
         return
     result = train_run(loaded, source, checked, out, resume=resume, overwrite=overwrite, log=log or ())
@@ -168,7 +186,10 @@ def fit(
         typer.echo(f"{out} is finished after {result['epochs']} epochs{loss}")
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
         asked["mixed"] = None if mixed is Mixed.error else str(mixed)
+        if loaded.rate is not None:  # the run knows how recordings were read
+            asked = {name: asked[name] for name in ("noise", "data-seed", "root")}
         again = [f"--{name}={value}" for name, value in asked.items() if value is not None]
+        again += ["--skip-bad"] if skip_bad else []
         typer.echo("next: " + shlex.join(["dcs", "embed", str(out), data, "--out", "features.npy", *again]))
 
 
@@ -185,6 +206,9 @@ def embed(
     label: Label = None,
     mixed: MixedSizes = Mixed.error,
     size: Size = None,
+    rate: Rate = None,
+    hop: Hop = None,
+    skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the features of data: one row a sample, and which file or row each is."""
@@ -199,16 +223,19 @@ def embed(
     _check_output(out, ".npy", overwrite, data)
     _check_output(index, ".csv", overwrite, data)
     encoder = dcs.load(run)
-    loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
+    reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))
+    loaded = load_data(data, root, noise, data_seed, label, reading, encoder.shape_)
+    windows = loaded.train.starts is not None and loaded.rate is not None
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["row", "split", "source"])
+    table.writerow(["row", "split", "source", *(["start_seconds"] if windows else [])])
     features = []
     for name, split in _parts(loaded, part):
-        features.append(encoder.transform(split.x))
+        features.append(encoder.transform(split))
         for number in range(len(split)):
             source = split.names[number] if len(split.names) else f"row {number}"
-            table.writerow([sum(map(len, features[:-1])) + number, name, source])
+            begin = [] if split.starts is None else [round(int(split.starts[number]) / (loaded.rate or 1), 4)]
+            table.writerow([sum(map(len, features[:-1])) + number, name, source, *begin])
     rows = np.concatenate(features)
     _write_npy(out, rows)
     _write(index, text.getvalue().encode())
@@ -219,7 +246,11 @@ def denoise(
     run: RunFolder,
     data: Data,
     out: Annotated[
-        Path, typer.Option(help="A .npy file, or, for a folder of images, a new folder of PNG files.")
+        Path,
+        typer.Option(
+            help="A .npy file; or, for a folder of images or recordings, a new folder of such; or, for one "
+            "recording, a .wav, .flac or .ogg file."
+        ),
     ],
     part: Annotated[Part, typer.Option(help="Of a data set with splits.")] = Part.all,
     noise: Noise = None,
@@ -228,6 +259,9 @@ def denoise(
     label: Label = None,
     mixed: MixedSizes = Mixed.error,
     size: Size = None,
+    rate: Rate = None,
+    hop: Hop = None,
+    skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a denoised copy of data, on the data's own scale."""
@@ -238,6 +272,8 @@ def denoise(
     as_array = out.suffix.lower() == ".npy"
     if as_array:
         _check_output(out, ".npy", overwrite, data)
+    elif is_sound(out):
+        _check_output(out, out.suffix.lower(), overwrite, data)
     elif _is_within(out, data):
         raise ValueError(f"{out} is where the data is: name another folder")
     elif out.exists() and not out.is_dir():
@@ -245,10 +281,17 @@ def denoise(
     elif out.exists() and any(out.iterdir()) and not overwrite:
         raise ValueError(f"{out} is there already: name a new folder, or pass --overwrite")
     encoder = dcs.load(run)
-    loaded = load_data(data, root, noise, data_seed, label, mixed, size, encoder.shape_)
+    trained_rate = trained_on(run).get("rate")
+    if trained_rate is not None and not as_array:
+        from dcs.cli._sound import denoise_recordings
+
+        typer.echo(denoise_recordings(encoder, trained_rate, Path(data), out, skip_bad))
+        return
+    reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))
+    loaded = load_data(data, root, noise, data_seed, label, reading, encoder.shape_)
     parts = _parts(loaded, part)
     if as_array:
-        denoised = np.concatenate([encoder.denoise(split.x) for _, split in parts])
+        denoised = np.concatenate([encoder.denoise(split) for _, split in parts])
         _write_npy(out, denoised)
         typer.echo(f"{out}: {denoised.shape}")
         return
@@ -273,6 +316,36 @@ def denoise(
                 _write_png(out / targets[split.names[row]], image)
                 count += 1
     typer.echo(f"{out}: {count} images")
+
+
+def _for_recordings(
+    given: dict[str, Any], domain: Domain | None, rate: int | None, objective: str
+) -> dict[str, Any]:
+    """Settings, completed for recordings: a transformer on spectrograms, or a U-Net on waveforms."""
+    if rate is None:
+        if domain is not None:
+            raise ValueError("--domain is for recordings, and the data has none: leave it out")
+        return given
+    given = dict(given)
+    signal = given.get("network") in ("conv1d", "waveunet")
+    if domain is None:
+        domain = Domain.waveform if signal and not given.get("front_end") else Domain.spectrogram
+    if domain is Domain.spectrogram:
+        given["front_end"] = {**(given.get("front_end") or {}), "rate": rate}
+        given.setdefault("network", "vit")
+        given.setdefault("batch_size", 64)
+    else:
+        from dcs.objectives import REGISTRY, MaskedObjective
+
+        if given.get("front_end"):
+            raise ValueError("front_end makes spectrograms: leave it out with --domain waveform")
+        given.setdefault("network", "waveunet")
+        if objective in REGISTRY and issubclass(REGISTRY[objective], MaskedObjective):
+            given["masking"] = {"kind": "amplitude", **given.get("masking", {})}
+    own = {"vit": 192, "waveunet": 32}
+    if given["network"] in own:
+        given.setdefault("n_components", own[given["network"]])
+    return given
 
 
 def _read_settings(path: Path | None) -> dict[str, Any]:
@@ -305,59 +378,6 @@ def _assignments(items: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name.strip()] = value
     return settings
-
-
-def load_data(
-    data: str,
-    root: Path | None,
-    noise: str | None,
-    seed: int,
-    label: str | None,
-    mixed: Mixed,
-    size: str | None,
-    shape: tuple[int, ...] | None = None,
-) -> "Dataset":
-    """Load what the command line names; it must have the shape that a run was trained on."""
-    from dcs.data import load
-
-    options: dict[str, Any] = {"noise": None if noise is None else _noise(noise), "seed": seed}
-    if root is not None:
-        options["root"] = root
-    if label is not None:
-        options["label"] = False if label == "none" else int(label) if label.lstrip("-").isdigit() else label
-    if mixed is not Mixed.error:
-        options["mixed"] = str(mixed)
-    if size is not None:
-        options["size"] = _size(size)
-    loaded = load(data, **options)
-    if shape is not None and loaded.shape != tuple(shape):
-        raise ValueError(
-            f"{data} has samples of shape {loaded.shape}, but the run was trained on {tuple(shape)}: give "
-            f"data of that shape, or use --mixed and --size"
-        )
-    return loaded
-
-
-def _noise(text: str) -> tuple[str, float]:
-    kind, colon, strength = text.partition(":")
-    try:
-        if colon:
-            return kind, float(strength)
-    except ValueError:
-        pass
-    raise typer.BadParameter(f"{text!r} is not KIND:STRENGTH, such as gaussian:0.5", param_hint="--noise")
-
-
-def _size(text: str) -> int | tuple[int, int]:
-    try:
-        numbers = [int(number) for number in text.lower().split("x")]
-    except ValueError:
-        numbers = []
-    if len(numbers) == 1:
-        return numbers[0]
-    if len(numbers) == 2:
-        return numbers[0], numbers[1]
-    raise typer.BadParameter(f"{text!r} is not a size, such as 64 or 48x64", param_hint="--size")
 
 
 def _parts(loaded: "Dataset", part: Part) -> list[tuple[str, "Split"]]:

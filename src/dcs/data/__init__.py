@@ -6,7 +6,7 @@ batches of either. `LogMel` makes spectrograms of recordings.
 
 from dcs.data._batches import Batch, Batches
 from dcs.data._catalogue import CATALOGUE, Entry
-from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
+from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, check_lengths, valid_entries
 from dcs.data._download import DownloadError
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
@@ -24,7 +24,9 @@ __all__ = [
     "LogMel",
     "Samples",
     "Split",
+    "check_lengths",
     "find",
     "load",
     "obtain",
+    "valid_entries",
 ]

@@ -111,6 +111,23 @@ class Dataset:
         return f"Dataset({self.name!r}, shape={self.shape}, {', '.join(parts)})"
 
 
+def check_lengths(lengths: object, shape: Sequence[int]) -> None:
+    """Require one length a sample, each from 1 to that of the samples' first axis."""
+    if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.shape != (shape[0],):
+        raise ValueError(f"lengths must be {shape[0]} integers, one a sample, got {lengths!r:.60}")
+    if int(lengths.min()) < 1 or int(lengths.max()) > shape[1]:
+        raise ValueError(
+            f"lengths must be from 1 to {shape[1]}, the samples' first axis, got {int(lengths.min())} to "
+            f"{int(lengths.max())}"
+        )
+
+
+def valid_entries(lengths: Tensor, shape: Sequence[int]) -> Tensor:
+    """Which entries of samples of a shape lie before their padding, (n, shape[0], 1, ...)."""
+    number = torch.arange(shape[0], device=lengths.device)
+    return (number < lengths[:, None]).reshape(len(lengths), shape[0], *[1] * (len(shape) - 1))
+
+
 def to_labels(y: object, classes: int, where: str) -> Tensor:
     """Labels as int64, each checked to be one of the classes."""
     try:

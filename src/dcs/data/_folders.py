@@ -91,6 +91,14 @@ def read_folder(
     return Dataset(str(folder), parts[0], test, classes, **about)  # type: ignore[arg-type]
 
 
+def list_recordings(folder: Path) -> list[str]:
+    """The paths of all recordings below a folder, relative to it and sorted."""
+    names, is_images = _find(folder)
+    if is_images:
+        raise DataError(f"{quote(folder)} holds images, not recordings: name a folder of those")
+    return names
+
+
 def _read_images(
     files: list[Path],
     mixed: str,

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from dcs._checks import check_choice, check_finite, check_integer, check_number, check_tensor
 from dcs._progress import progress
-from dcs.data._dataset import Dataset, Samples, Split
+from dcs.data._dataset import Dataset, Samples, Split, valid_entries
 from dcs.data._memory import is_resident
 
 _PAPER_RATE, _PAPER_FRAME = 44_100, 1000
 _BANDS = (60, 40, 20, 10)
-_SAMPLES_AT_ONCE = 2**19  # on a processor: spectra of more do not stay in its cache
+_SAMPLES_AT_ONCE = 2**18  # on a processor: spectra of more do not stay in its cache
 _SAMPLES_A_CHUNK = 2**23
 # Slaney's scale: linear up to 1 kHz, 15 mels there, then 27 mels for every factor of 6.4.
 _LINEAR_HZ, _BREAK_HZ, _BREAK_MEL, _LOG_STEP = 200 / 3, 1000.0, 15.0, np.log(6.4) / 27
@@ -149,7 +149,7 @@ class LogMel:
 
     def of(self, x: Tensor | Samples, lengths: Tensor | None = None) -> Tensor | Samples:
         """Compute the spectrograms of a whole data set, in memory; if they are too many, when asked for."""
-        shape = (x.shape[0], self.frames(x.shape[1]), self._mels)
+        shape = (x.shape[0], *self.shape(x.shape[1]))
         if isinstance(x, Samples) and not is_resident(int(np.prod(shape)), None):
             return Spectrograms(x, self, lengths)
         out = torch.empty(shape)
@@ -180,14 +180,17 @@ class LogMel:
         check_integer("length", length, at_least=self._frame)
         return 1 + (int(length) - self._frame) // self._hop
 
+    def shape(self, length: int) -> tuple[int, int]:
+        """Of the spectrogram of a recording, (frames, mels)."""
+        return self.frames(length), self._mels
+
     def frames_of(self, lengths: Tensor) -> Tensor:
         """How many frames lie in the data of each recording, (n,); one too short for a frame has one."""
         return ((lengths - self._frame).div(self._hop, rounding_mode="floor") + 1).clamp(min=1)
 
     def valid(self, lengths: Tensor, like: Tensor) -> Tensor:
         """Which frames lie in the data, (n, frames, 1)."""
-        number = torch.arange(like.shape[1], device=like.device)
-        return (number < self.frames_of(lengths).to(like.device)[:, None])[:, :, None]
+        return valid_entries(self.frames_of(lengths).to(like.device), like.shape[1:])
 
     def describe(self) -> dict[str, Any]:
         """All of it as plain values, from which `LogMel(**values)` makes it again."""
@@ -252,8 +255,7 @@ class Spectrograms(Samples):
 
     def __init__(self, waveforms: Samples, front_end: LogMel, lengths: Tensor | None = None) -> None:
         self.waveforms, self.front_end, self.lengths = waveforms, front_end, lengths
-        assert front_end.mels is not None  # noqa: S101
-        self.shape = (len(waveforms), front_end.frames(waveforms.shape[1]), front_end.mels)
+        self.shape = (len(waveforms), *front_end.shape(waveforms.shape[1]))
 
     def read(self, indices: Sequence[int]) -> Tensor:
         """Compute some."""

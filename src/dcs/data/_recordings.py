@@ -168,6 +168,51 @@ def check_recording(file: Path) -> None:
         raise DataError(f"{quote(file)} is silent: all its samples are {low:g}; remove it")
 
 
+class Sound(NamedTuple):
+    """A whole recording with all its channels."""
+
+    channels: np.ndarray  # (t, channels) in float32
+    rate: int
+    subtype: str  # how its samples are stored, in soundfile's words
+
+
+def read_sound(file: Path) -> Sound:
+    """Read a whole recording."""
+    promised = _read_header(file).length
+    with _open(file) as recording:
+        channels = recording.read(dtype="float32", always_2d=True)
+        sound = Sound(channels, recording.samplerate, recording.subtype)
+    if len(channels) != promised:
+        raise changed(file, (len(channels),), (promised,))
+    if not np.isfinite(channels).all():
+        raise DataError(f"{quote(file)} has NaN or infinite values: replace them, or remove the file")
+    return sound
+
+
+def write_sound(file: Path, sound: Sound) -> bytes:
+    """The content of a file of the kind that its name says, with samples stored as `sound` says if it can be.
+
+    What is louder than the kind can hold is made quieter as a whole, with a warning: it is never clipped.
+    """
+    import io
+
+    soundfile = require("soundfile", "audio", "writing recordings")
+    kind = file.suffix[1:].upper()
+    fits = soundfile.check_format(kind, sound.subtype)
+    subtype = sound.subtype if fits else soundfile.default_subtype(kind)
+    channels, peak = sound.channels, float(np.abs(sound.channels).max())
+    if peak >= 1 and subtype not in ("FLOAT", "DOUBLE"):
+        channels = channels * (0.999 / peak)
+        warnings.warn(
+            f"{quote(file)} was made quieter, by a factor of {peak / 0.999:.3g}, to fit in {subtype}",
+            DataWarning,
+            stacklevel=2,
+        )
+    buffer = io.BytesIO()
+    soundfile.write(buffer, channels, sound.rate, subtype=subtype, format=kind)
+    return buffer.getvalue()
+
+
 def _window_starts(have: int, length: int, hop: int) -> list[int]:
     """Every hop, and one more that ends with the recording if the others leave a rest."""
     last = max(0, have - length)

@@ -1,4 +1,4 @@
-"""Networks: autoencoders for vectors, images and signals, and a U-Net for denoising."""
+"""Networks: autoencoders for vectors, images, signals and spectrograms, and U-Nets for denoising."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,8 +9,17 @@ from torch import nn
 from dcs._checks import check_choice, check_integer
 from dcs.models._autoencoder import Autoencoder, mlp
 from dcs.models._convolutional import UNet, conv, conv1d
+from dcs.models._vit import ViT
+from dcs.models._wave_unet import WaveUNet
 
-REGISTRY: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "conv": conv, "conv1d": conv1d, "unet": UNet}
+REGISTRY: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "conv": conv,
+    "conv1d": conv1d,
+    "unet": UNet,
+    "vit": ViT,
+    "waveunet": WaveUNet,
+}
 
 
 def build(
@@ -19,7 +28,7 @@ def build(
     """Make a network by its name in `REGISTRY`, with Keras' initial weights: Glorot-uniform, and no bias.
 
     Args:
-        name: `mlp`, `conv`, `conv1d` or `unet`.
+        name: `mlp`, `conv`, `conv1d`, `unet`, `vit` or `waveunet`.
         shape: Of one sample.
         n_components: Features.
         seed: Where the weights are drawn from; torch's own random state is left alone.
@@ -45,4 +54,4 @@ def _glorot(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-__all__ = ["REGISTRY", "Autoencoder", "UNet", "build", "conv", "conv1d", "mlp"]
+__all__ = ["REGISTRY", "Autoencoder", "UNet", "ViT", "WaveUNet", "build", "conv", "conv1d", "mlp"]

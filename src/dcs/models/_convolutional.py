@@ -22,7 +22,7 @@ def conv(
         width: Channels after the first convolution; each further one has twice as many.
         depth: Convolutions, each of which halves height and width; by default 3, or fewer for small images.
     """
-    inner = _with_channels(shape, 2)
+    inner = with_channels(shape, 2)
     return _convolutional(
         inner, tuple(shape), n_components, width, _depth(inner[1:], 3) if depth is None else depth
     )
@@ -39,7 +39,7 @@ def conv1d(
         width: Channels after the first convolution; each further one has twice as many.
         depth: Convolutions, each of which halves the length; by default 4, or fewer for short signals.
     """
-    inner = _with_channels(shape, 1)
+    inner = with_channels(shape, 1)
     return _convolutional(
         inner, tuple(shape), n_components, width, _depth(inner[1:], 4) if depth is None else depth
     )
@@ -64,7 +64,7 @@ class UNet(nn.Module):
         super().__init__()
         check_integer("width", width, at_least=1)
         self.shape = tuple(shape)
-        self.inner_shape = channels, *size = _with_channels(shape, 2)
+        self.inner_shape = channels, *size = with_channels(shape, 2)
         depth = _depth(size, 2) if depth is None else depth
         _halved(size, depth)
         widths = [width * 2**level for level in range(depth)]
@@ -134,7 +134,7 @@ def _convolutional(
     return Autoencoder(nn.Sequential(*encoder), nn.Sequential(*decoder))
 
 
-def _with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
+def with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     """The shape with a channel axis before its `ndim` axes of space or time."""
     if len(shape) == ndim:
         return (1, *shape)

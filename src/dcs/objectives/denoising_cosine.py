@@ -89,13 +89,19 @@ class DenoisingCosine(MaskedObjective):
         )
 
     def weights(
-        self, x: Tensor, generator: torch.Generator | None = None, pair: Tensor | None = None
+        self,
+        x: Tensor,
+        generator: torch.Generator | None = None,
+        pair: Tensor | None = None,
+        valid: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return ĉ, k and whether k is at or below the floor for each sample, as in one step of training."""
-        target, x_tilde, b, snr = self.second_view(Batch(x, generator, pair, None))
-        snr = F.snr(target, x_tilde, b) if snr is None else snr
+        target, x_tilde, b, snr = self.second_view(Batch(x, generator, pair, valid))
+        snr = F.snr(target, x_tilde, b, valid=valid) if snr is None else snr
         entries = x[0].numel()
-        dim = torch.full_like(snr, entries) if b is None else b.flatten(1).sum(1).clamp(min=1).to(snr)
+        compared = b if valid is None else valid.expand(x.shape) & (True if b is None else b)
+        dim = compared.flatten(1).sum(1).clamp(min=1).to(snr) if compared is not None else None
+        dim = torch.full_like(snr, entries) if dim is None else dim
         settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}
         if self.variant == "paper":
             settings |= {"method": "monte_carlo", "noise": "gaussian"}

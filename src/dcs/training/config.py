@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Generator, Tensor, nn
 
 from dcs import masking, models, noise, objectives
+from dcs.data import LogMel
 
 
 class TrainingConfig(BaseModel):
@@ -26,7 +27,11 @@ class TrainingConfig(BaseModel):
     masking: dict[str, Any] = Field(
         {}, description="Of the masker, such as rho and radius; kind: blind_spot, amplitude or split."
     )
-    network: str = Field("mlp", description="mlp, conv, conv1d or unet.")
+    front_end: dict[str, Any] | None = Field(
+        None,
+        description="Of recordings: log-mel spectrograms, by options such as rate and mels; or as they are.",
+    )
+    network: str = Field("mlp", description="mlp, conv, conv1d, unet, vit or waveunet.")
     network_options: dict[str, Any] = Field({}, description="Of the network, such as hidden or width.")
     n_components: int = Field(10, ge=1, description="Features.")
     max_epochs: int = Field(100, ge=0, description="Epochs, unless stopped early.")
@@ -82,32 +87,46 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
-    """The objective of a configuration, with its masker, for samples of a shape."""
-    options = dict(config.objective_options)
-    if config.masking:
-        known = objectives.REGISTRY.get(config.objective)
-        if known is not None and not issubclass(known, objectives.MaskedObjective):
-            raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
+    """The objective of a configuration, with its masker, for samples of a shape that the network sees."""
+    options, wanted = dict(config.objective_options), dict(config.masking)
+    known = objectives.REGISTRY.get(config.objective)
+    masked = known is None or issubclass(known, objectives.MaskedObjective)
+    if wanted and not masked:
+        raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
+    if config.front_end is not None and masked and "masker" not in options:
+        wanted = {"kind": "amplitude", **wanted}  # along time, as the paper masks spectrograms
+    if wanted:
         kind: dict[str, Any] = {
             "blind_spot": masking.BlindSpot,
             "amplitude": masking.AmplitudeNeighbors,
             "split": noise.GaussianSplit,
         }
-        wanted = dict(config.masking)
         name = wanted.pop("kind", "blind_spot")
         if name not in kind:
             raise ValueError(f"masking.kind must be one of {', '.join(kind)}, got {name!r}")
+        paper = options.get("variant") == "paper"
+        defaults: dict[str, Any] = {"min_masked": 0} if paper else {}
         if name == "blind_spot":
-            paper = options.get("variant") == "paper"
-            defaults = {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
-            wanted = {**defaults, **({"min_masked": 0} if paper else {}), **wanted}
-        options["masker"] = _make("masking", kind[name], wanted)
+            defaults |= {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
+        elif config.front_end is not None:
+            defaults["axis"] = -2
+        options["masker"] = _make("masking", kind[name], {**defaults, **wanted})
     made: objectives.Objective = _make(
         "objective_options", lambda **given: objectives.get(config.objective, **given), options
     )
     if shape == (2,) and isinstance(made, objectives.MaskedObjective):
         masker = made.default_masker(1) if made.masker is None else made.masker
         made.masker = _Padded(masker) if isinstance(masker, masking.BlindSpot) else masker
+    return made
+
+
+def make_front_end(config: TrainingConfig) -> LogMel | None:
+    """What makes spectrograms of recordings, if a configuration asks for them."""
+    if config.front_end is None:
+        return None
+    if "rate" not in config.front_end:
+        raise ValueError('front_end must name the rate of the recordings, such as {"rate": 44100}')
+    made: LogMel = _make("front_end", LogMel, dict(config.front_end))
     return made
 
 

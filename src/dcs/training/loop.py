@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from dcs.data import Batches, Samples
+from dcs.data import Batches, Samples, check_lengths, valid_entries
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import Objective
 from dcs.training.config import TrainingConfig
@@ -70,6 +70,7 @@ def train(
     config: TrainingConfig,
     *,
     pair: Tensor | Samples | None = None,
+    lengths: Tensor | None = None,
     recorder: Recorder | None = None,
 ) -> list[Metrics]:
     """Minimise an objective over a model, in place.
@@ -81,6 +82,8 @@ def train(
         x: Noisy samples (n, ...).
         config: The settings.
         pair: A second noisy view of the same things, row by row.
+        lengths: (n,): how many entries of each sample's first axis hold data; the rest is padding, which
+            never counts.
         recorder: Keeps checkpoints and metrics, and says when to stop.
 
     Returns:
@@ -88,9 +91,11 @@ def train(
     """
     if pair is not None and tuple(pair.shape) != tuple(x.shape):
         raise ValueError(f"pair must have the shape of x, {tuple(x.shape)}, got {tuple(pair.shape)}")
+    if lengths is not None:
+        check_lengths(lengths, x.shape)
     history = []
     with _engine(config) as accelerator, together(accelerator):
-        trainer = _Trainer(model, objective, x, config, pair, accelerator)
+        trainer = _Trainer(model, objective, x, config, pair, lengths, accelerator)
         state = recorder.restore() if recorder is not None and accelerator.is_main_process else None
         state = from_main(state, accelerator)
         with _fitting():
@@ -119,9 +124,10 @@ class _Trainer:
         x: Tensor | Samples,
         config: TrainingConfig,
         pair: Tensor | Samples | None,
+        lengths: Tensor | None,
         accelerator: Any,
     ) -> None:
-        self.config, self.objective, self.x, self.pair = config, objective, x, pair
+        self.config, self.objective, self.x, self.pair, self.lengths = config, objective, x, pair, lengths
         self.accelerator, device = accelerator, accelerator.device
         self.network = model.to(device)
         objective.to(device)
@@ -151,6 +157,7 @@ class _Trainer:
             self.held_out = Batches(self.batches.x, config.batch_size, device=device, rows=rows[:held_out])
         watched = rows[:_METER_SAMPLES] if held_out >= 2 else rows[held_out:][:_METER_SAMPLES]
         self.watched, self.watched_pair = _take(self.batches.x, watched, device), self._pair(watched)
+        self.watched_valid = self._valid(watched).get("valid")
         self.epoch_order = self.order.get_state()
         self.at = Position(finished=config.max_epochs == 0)
         self.started, self.seen = time.perf_counter(), 0
@@ -161,7 +168,7 @@ class _Trainer:
             group["lr"] = self.learning_rate()
         self.optimizer.zero_grad()
         with self.accelerator.autocast():
-            loss = self.objective(self.model, x, self.noise, self._pair(rows))
+            loss = self.objective(self.model, x, self.noise, self._pair(rows), **self._valid(rows))
         value = self._finite("loss", loss)
         self.scaler.scale(loss).backward()
         average_gradients(self.objective.parameters(), self.accelerator)
@@ -210,7 +217,9 @@ class _Trainer:
             if self.held_out is not None:
                 metrics["validation_loss"] = self.validate()
             spread = feature_spread(self.network, self.watched)
-        statistics = weight_statistics(self.objective, self.watched, self._fixed(), self.watched_pair)
+        statistics = weight_statistics(
+            self.objective, self.watched, self._fixed(), self.watched_pair, self.watched_valid
+        )
         metrics |= {"feature_spread": spread, **statistics}
         now = time.perf_counter()
         metrics["samples_per_second"] = self.seen / max(now - self.started, 1e-9)
@@ -242,7 +251,8 @@ class _Trainer:
         generator, total = self._fixed(), 0.0
         for batch in self.held_out.epoch():
             with self.accelerator.autocast():
-                loss = self.objective(self.network, batch.x, generator, self._pair(batch.rows))
+                pair, valid = self._pair(batch.rows), self._valid(batch.rows)
+                loss = self.objective(self.network, batch.x, generator, pair, **valid)
             total += self._finite("held-out loss", loss) * len(batch.x)
         return total / len(self.held_out.rows)
 
@@ -307,6 +317,13 @@ class _Trainer:
     def _pair(self, rows: Tensor) -> Tensor | None:
         return None if self.pair is None else _take(self.pair, rows, self.accelerator.device)
 
+    def _valid(self, rows: Tensor) -> dict[str, Tensor]:
+        """Which entries are no padding, as an argument of the objective, if there is any."""
+        if self.lengths is None:
+            return {}
+        lengths = self.lengths[rows.to(self.lengths.device)].to(self.accelerator.device)
+        return {"valid": valid_entries(lengths, self.x.shape[1:])}
+
     def _fixed(self) -> Generator:
         """The same random numbers every time, for what is compared between epochs."""
         return Generator(self.accelerator.device).manual_seed(self.config.seed)
@@ -314,6 +331,9 @@ class _Trainer:
     def _estimate_sigma(self) -> None:
         for part in self.objective.modules():
             if isinstance(part, HoldsSigma) and not part.is_known:
+                if self.lengths is not None:
+                    name = type(part).__name__
+                    raise ValueError(f"sigma cannot be estimated from padded data: pass sigma to {name}")
                 some = torch.arange(min(self.x.shape[0], _ESTIMATE_SAMPLES))
                 part.estimate(_take(self.x, some, self.accelerator.device))
 

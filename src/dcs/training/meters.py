@@ -33,12 +33,16 @@ def feature_spread(model: nn.Module, x: Tensor) -> float:
 
 @torch.no_grad()
 def weight_statistics(
-    objective: Objective, x: Tensor, generator: Generator, pair: Tensor | None = None
+    objective: Objective,
+    x: Tensor,
+    generator: Generator,
+    pair: Tensor | None = None,
+    valid: Tensor | None = None,
 ) -> dict[str, float]:
     """Mean and deviation of ĉ and k over a batch, and the share of samples at the floor; of dCS alone."""
     if not isinstance(objective, DenoisingCosine):
         return {}
-    snr, k, floored = objective.weights(x, generator, pair)
+    snr, k, floored = objective.weights(x, generator, pair, valid)
     finite = snr[snr.isfinite()]
     spread = {
         "snr": float(finite.mean()) if len(finite) else float("inf"),

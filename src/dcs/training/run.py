@@ -176,12 +176,12 @@ class Run:
         checkpoint.save(self.folder / CHECKPOINTS, self.step, state, about, keep)
         self.last_saved = time.monotonic()
 
-    def finish(self, weights: dict[str, torch.Tensor], **learned: float) -> None:
+    def finish(self, weights: dict[str, torch.Tensor], **learned: Any) -> None:
         """Write the model: the run is then finished, and its checkpoints are no longer needed.
 
         Args:
             weights: Of the network.
-            **learned: What else was learned, for config.json.
+            **learned: What else was learned, as plain values, for config.json.
         """
         from safetensors.torch import save
 

@@ -1,0 +1,66 @@
+"""`dcs denoise` of recordings."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dcs.data import DataError, DataWarning
+from dcs.data._folders import list_recordings
+from dcs.data._recordings import AUDIO_SUFFIXES, Sound, read_sound, resample, write_sound
+from dcs.training.checkpoint import write_atomically
+
+if TYPE_CHECKING:
+    from dcs import DenoisingEncoder
+
+
+def denoise_recordings(
+    encoder: "DenoisingEncoder", rate: int, data: Path, out: Path, skip_bad: bool = False
+) -> str:
+    """Write a denoised copy of a recording, or of a folder of them; what was done, in words.
+
+    Each keeps its rate, its length and its channels, which are denoised one by one.
+
+    Args:
+        encoder: Of a run on waveforms.
+        rate: Which they had, in Hz.
+        data: A file or a folder.
+        out: The same.
+        skip_bad: Leave out recordings that cannot be read.
+    """
+    if encoder.front_end_ is not None:
+        raise ValueError(
+            "this run was trained on spectrograms, from which no recording can be made: train one on "
+            "waveforms (dcs fit ... --domain waveform), or write the spectrograms to a .npy file"
+        )
+    if not data.exists():
+        raise FileNotFoundError(f"{str(data)!r} does not exist: name a recording, or a folder of them")
+    single = data.is_file()
+    if single and out.suffix.lower() not in AUDIO_SUFFIXES:
+        raise ValueError(f"out must end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording, got {out}")
+    if not single and out.suffix.lower() in AUDIO_SUFFIXES:
+        raise ValueError(f"out must be a folder for a folder of recordings, got {out}")
+    targets = {data: out} if single else {data / name: out / name for name in list_recordings(data)}
+    bad = []
+    for source, target in targets.items():
+        try:
+            sound = read_sound(source)
+        except DataError as error:
+            if not skip_bad or single:
+                raise
+            bad.append(str(error))
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, write_sound(target, _denoise(encoder, sound, rate)))
+    if bad:
+        message = f"{len(bad)} of {len(targets)} files are bad and were skipped:"
+        warnings.warn("\n  ".join([message, *bad]), DataWarning, stacklevel=2)
+    return f"{out}: denoised" if single else f"{out}: {len(targets) - len(bad)} recordings"
+
+
+def _denoise(encoder: "DenoisingEncoder", sound: Sound, rate: int) -> Sound:
+    noisy = sound.channels if sound.rate == rate else resample(sound.channels, sound.rate, rate)
+    clean = encoder.denoise_signal(noisy.T).T
+    if sound.rate != rate:
+        clean = resample(clean, rate, sound.rate)
+    # There and back again, resampling may add a sample, but never lacks one.
+    return sound._replace(channels=clean[: len(sound.channels)])

@@ -1,0 +1,177 @@
+"""The Vision-Transformer autoencoder of Expt3, for spectrograms and images."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from dcs._checks import check_choice, check_integer
+from dcs.models._convolutional import with_channels
+
+_PATCH, _HEAD = 20, 64  # by default: entries along an axis of a patch, and features of a head
+
+
+class ViT(nn.Module):
+    """A transformer over patches, and a decoder from its tokens back to them.
+
+    Each patch becomes a token, to which a learned position is added; blocks of attention and perceptron
+    follow, each after a layer norm. The decoder works on the tokens; features are a read-out of them, so that
+    there is no way back from their mean alone. Dosovitskiy et al., ICLR 2021.
+
+    Args:
+        shape: (h, w) or (c, h, w); sides that are no multiple of the patch's are filled up with zeros.
+        n_components: Features a token; where it is not `width`, a linear layer makes them.
+        patch: Height and width of a patch, or one number for both; by default 20, less for small samples.
+        width: Of the tokens.
+        depth: Blocks.
+        heads: Of attention; by default one for each 64 of the width.
+        expansion: Width of a block's perceptron, in tokens' widths.
+        pooling: `mean`: features are the mean over the tokens, (n, n_components); `flat`: all of them,
+            (n, tokens·n_components).
+        decoder_depth: Blocks of the decoder before its last, linear layer; 0 is a linear decoder.
+
+    Example:
+        >>> network = ViT((440, 60), 192, depth=1)
+        >>> network.grid, network.encode(torch.zeros(2, 440, 60)).shape
+        ((22, 3), torch.Size([2, 192]))
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        n_components: int = 192,
+        *,
+        patch: int | Sequence[int] | None = None,
+        width: int = 192,
+        depth: int = 6,
+        heads: int | None = None,
+        expansion: int = 4,
+        pooling: str = "mean",
+        decoder_depth: int = 0,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("width", width, 1),
+            ("depth", depth, 1),
+            ("expansion", expansion, 1),
+            ("decoder_depth", decoder_depth, 0),
+        ):
+            check_integer(name, value, at_least=least)
+        check_choice("pooling", pooling, ("mean", "flat"))
+        self.shape, self.pooling = tuple(shape), pooling
+        self.inner_shape = channels, *size = with_channels(shape, 2)
+        self.patch = _patch(patch, size)
+        self.grid = tuple(-(-length // side) for length, side in zip(size, self.patch, strict=True))
+        tokens, entries = math.prod(self.grid), channels * math.prod(self.patch)
+        heads = _heads(heads, width)
+
+        def blocks(count: int) -> list[nn.Module]:
+            return [Block(width, heads, expansion) for _ in range(count)]
+
+        self.embed = nn.Linear(entries, width)
+        self.positions = nn.Parameter(0.02 * torch.randn(tokens, width))
+        self.blocks = nn.Sequential(*blocks(depth), nn.LayerNorm(width))
+        self.bottleneck = nn.Identity() if n_components == width else nn.Linear(width, n_components)
+        decoder: list[nn.Module] = []
+        if decoder_depth:
+            widen = nn.Identity() if n_components == width else nn.Linear(n_components, width)
+            decoder = [widen, _Positions(tokens, width), *blocks(decoder_depth), nn.LayerNorm(width)]
+        self.decoder = nn.Sequential(*decoder, nn.Linear(width if decoder else n_components, entries))
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """Compute the features of every patch, (n, tokens, n_components)."""
+        tokens: Tensor = self.bottleneck(self.blocks(self.embed(self._cut(x)) + self.positions))
+        return tokens
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Compute the features."""
+        tokens = self.tokens(x)
+        return tokens.mean(1) if self.pooling == "mean" else tokens.flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predict x from x."""
+        return self._paste(self.decoder(self.tokens(x)))
+
+    def _cut(self, x: Tensor) -> Tensor:
+        """Patches, (n, tokens, c·height·width)."""
+        (rows, columns), (height, width) = self.grid, self.patch
+        x = x.reshape(-1, *self.inner_shape)
+        missing = columns * width - x.shape[-1], rows * height - x.shape[-2]
+        x = pad(x, (0, missing[0], 0, missing[1])) if any(missing) else x
+        x = x.unflatten(3, (columns, width)).unflatten(2, (rows, height))
+        patches: Tensor = x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        return patches
+
+    def _paste(self, patches: Tensor) -> Tensor:
+        (rows, columns), (height, width) = self.grid, self.patch
+        channels, *size = self.inner_shape
+        x = patches.unflatten(2, (channels, height, width)).unflatten(1, (rows, columns))
+        x = x.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
+        whole: Tensor = x[:, :, : size[0], : size[1]].reshape(-1, *self.shape)
+        return whole
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, each after a layer norm and added to what came in.
+
+    Args:
+        width: Of the tokens.
+        heads: Of attention.
+        expansion: Width of the perceptron, in tokens' widths.
+    """
+
+    def __init__(self, width: int, heads: int, expansion: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.norm_again = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attend, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        inner = expansion * width
+        self.perceptron = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(n, tokens, width) to the same."""
+        query, key, value = (
+            self.attend(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        )
+        seen = scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        tokens = tokens + self.join(seen)
+        result: Tensor = tokens + self.perceptron(self.norm_again(tokens))
+        return result
+
+
+class _Positions(nn.Module):
+    def __init__(self, tokens: int, width: int) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(0.02 * torch.randn(tokens, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return tokens + self.positions
+
+
+def _patch(patch: int | Sequence[int] | None, size: Sequence[int]) -> tuple[int, ...]:
+    if patch is None:
+        return tuple(_side(length) for length in size)
+    sides = tuple(patch) if isinstance(patch, Sequence) else (patch, patch)
+    if len(sides) != 2:
+        raise ValueError(f"patch must be one number or (height, width), got {patch!r}")
+    for side, length in zip(sides, size, strict=True):
+        check_integer("patch", side, at_least=1, at_most=length)
+    return sides
+
+
+def _side(length: int) -> int:
+    """The largest divisor up to 20 and a third of the length; that limit itself if divisors are tiny."""
+    most = min(_PATCH, -(-length // 3))
+    divisor = next(side for side in range(most, 0, -1) if length % side == 0)
+    return divisor if 2 * divisor >= most else most
+
+
+def _heads(heads: int | None, width: int) -> int:
+    if heads is None:
+        return next(count for count in range(max(1, width // _HEAD), 0, -1) if width % count == 0)
+    check_integer("heads", heads, at_least=1)
+    if width % heads:
+        raise ValueError(f"heads must divide width, {width}, got {heads}")
+    return heads
