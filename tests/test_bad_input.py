@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dcs.data
 import dcs.masking
 import dcs.noise
 from dcs import functional as F
@@ -42,6 +43,12 @@ def gaussian_split(x=None, generator=None, valid=None, sigma=0.5, **options):
     return views if valid is None else views.where(valid.bool(), 0)  # padding may hold anything
 
 
+def log_mel(x=None, lengths=None, rate=800, **options):
+    mel = dcs.data.LogMel(rate, **options)
+    mel = mel.fit(WAVES) if mel.mean is None else mel
+    return mel(x, lengths)
+
+
 def sample(law=None, **options):
     return (law or dcs.noise.Sphere()).sample(**options)
 
@@ -65,6 +72,7 @@ class NoScales:
 X = torch.randn(3, 5, generator=seeded())
 X_TILDE = torch.randn(3, 5, generator=seeded(1))
 IMAGES = torch.randn(6, 12, 12, generator=seeded(2))
+WAVES = torch.randn(3, 400, generator=seeded(3))
 MASK = torch.tensor([[1, 0, 1, 1, 0]]).bool().expand(3, 5)
 CALLS = {
     "cosine_loss": (F.cosine_loss, {"target": X, "prediction": X_TILDE, "mask": MASK}),
@@ -86,6 +94,7 @@ CALLS = {
     "BlindSpot": (blind_spot, {"x": IMAGES}),
     "AmplitudeNeighbors": (amplitude_neighbors, {"x": IMAGES}),
     "GaussianSplit": (gaussian_split, {"x": IMAGES}),
+    "LogMel": (log_mel, {"x": WAVES, "frame": 64, "hop": 32, "mels": 8}),
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
     "estimate_sigma": (dcs.noise.estimate_sigma, {"x": IMAGES}),
     "Gaussian": (sample, {"law": dcs.noise.Gaussian(), "shape": (2, 3)}),
@@ -350,6 +359,44 @@ BAD = {
     ],
     ("AmplitudeNeighbors", "valid"): BAD_VALID,
     ("AmplitudeNeighbors", "generator"): BAD_GENERATOR,
+    ("LogMel", "x"): [
+        *NOT_A_TENSOR,
+        (WAVES.long(), TypeError),
+        (WAVES[0], ValueError),
+        (WAVES[:0], ValueError),
+        (WAVES[:, :63], ValueError),
+        (WAVES[:, :, None], ValueError),
+        (spoilt(WAVES, NAN), ValueError),
+        (spoilt(WAVES, INF), ValueError),
+    ],
+    ("LogMel", "lengths"): [
+        ([400, 400, 400], ValueError),
+        (torch.full((2,), 400), ValueError),
+        (torch.full((3,), 400.0), ValueError),
+        (torch.tensor([0, 400, 400]), ValueError),
+        (torch.tensor([401, 400, 400]), ValueError),
+    ],
+    ("LogMel", "rate"): BAD_COUNT,
+    ("LogMel", "frame"): [
+        *(case for case in BAD_COUNT if case[0] is not None),
+        (1, ValueError),
+        (401, ValueError),
+    ],
+    ("LogMel", "hop"): [case for case in BAD_COUNT if case[0] is not None],
+    ("LogMel", "mels"): [*(case for case in BAD_COUNT if case[0] is not None), (100, ValueError)],
+    ("LogMel", "low"): [*BAD_NUMBER, (-1.0, ValueError), (400.0, ValueError), (INF, ValueError)],
+    ("LogMel", "high"): [
+        *(case for case in BAD_POSITIVE if case[0] is not None),
+        (401.0, ValueError),
+    ],
+    ("LogMel", "amin"): BAD_POSITIVE,
+    ("LogMel", "top_db"): [case for case in BAD_POSITIVE if case[0] is not None],
+    ("LogMel", "standardise"): BAD_NAME,
+    ("LogMel", "mean"): [
+        ([0.0] * 8, ValueError),  # without a deviation
+        (3.0, ValueError),
+    ],
+    ("LogMel", "deviation"): [([1.0] * 8, ValueError), (3.0, ValueError)],
     ("add", "x"): [
         *(case for case in BAD_DATA if not isinstance(case[0], np.ndarray)),
         (np.ones((3, 5), dtype=int), TypeError),
@@ -471,6 +518,7 @@ PUBLIC = [
     *((name, getattr(F, name)) for name in F.__all__),
     *((name, getattr(dcs.masking, name)) for name in dcs.masking.__all__),
     *((name, getattr(dcs.noise, name)) for name in dcs.noise.__all__),
+    ("LogMel", dcs.data.LogMel),
 ]
 
 

@@ -94,6 +94,33 @@ def test_amplitude_neighbors_follows_its_definition(axis, whole_frames):
         assert torch.equal(frames, frames[:, :1].expand(frames.shape))
 
 
+@pytest.mark.parametrize("whole_frames", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((11,), -1), ((9, 4), -2)])
+def test_amplitude_neighbors_of_waveforms_and_spectrograms_with_padding(shape, axis, whole_frames):
+    x = numbered(4, *shape)
+    valid = torch.arange(shape[0]) < torch.tensor([shape[0], 6, 3, 2])[:, None]
+    valid = valid.reshape(4, -1, *[1] * (len(shape) - 1)).expand(x.shape)
+    masker = AmplitudeNeighbors(rho=0.8, axis=axis, whole_frames=whole_frames)
+    x_tilde, b = masker(x.where(valid, math.nan), seeded(), valid=valid)
+    check_by_loop(x, x_tilde.where(valid, x), b, (2, *[0] * (len(shape) - 1)), valid=valid)
+    assert bool(b.any())
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 8, 9])
+@pytest.mark.parametrize("frames", [False, True])
+def test_amplitude_neighbors_are_drawn_uniformly_at_the_ends_and_inside(place, frames):
+    """τ-AMN: each of the up to 2Δ entries around, inside the signal, never the entry itself."""
+    x = numbered(1, 10).expand(20_000, 10)
+    x = x[:, :, None].expand(20_000, 10, 2) if frames else x
+    x_tilde, b = AmplitudeNeighbors(rho=1.0, axis=1, whole_frames=frames)(x.contiguous(), seeded())
+    assert bool(b.all())
+    drawn = x_tilde[:, place] if not frames else x_tilde[:, place, 1]
+    counts = torch.bincount(drawn.long(), minlength=10)
+    legal = [other for other in range(10) if 0 < abs(other - place) <= 2]
+    assert counts.nonzero().squeeze(1).tolist() == legal
+    assert stats.chisquare(counts[counts > 0]).pvalue > 1e-4
+
+
 def test_shared_channels_move_together():
     x = numbered(2, 3, 5, 5)
     x_tilde, _ = BlindSpot(0.5, shared_channels=True)(x, seeded())

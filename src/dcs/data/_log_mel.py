@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dcs._checks import check_choice, check_finite, check_integer, check_number, check_tensor
 from dcs._progress import progress
-from dcs.data._dataset import Dataset, Samples, Split, valid_entries
+from dcs.data._dataset import Dataset, Samples, Split, check_lengths, valid_entries
 from dcs.data._memory import is_resident
 
 _PAPER_RATE, _PAPER_FRAME = 44_100, 1000
@@ -98,7 +98,7 @@ class LogMel:
         """
         if self.standardise != "none" and self.mean is None:
             raise ValueError('LogMel has no mean yet: fit it to the training set, or use standardise="none"')
-        decibels = self.decibels(x)
+        decibels = self.decibels(_heard(x, lengths))
         if self.mean is not None:
             # In place: each pass over data of this size takes as long as the bands do.
             decibels.sub_(self._statistic("mean", x)).div_(self._statistic("deviation", x))
@@ -114,7 +114,7 @@ class LogMel:
             # torch.stft does the same with strided transforms, which take three times as long.
             spectra = torch.fft.rfft(some.unfold(1, self._frame, self._hop) * window)
             torch.matmul(spectra.real.square() + spectra.imag.square(), matrix, out=out)
-        check_finite(power.sum(), x=x)
+        check_finite(power.sum() + x.sum(), x=x)  # x too, as its end may be in no frame
         decibels = power.clamp_(min=self.amin).log10_().mul_(10)
         if self.top_db is None:
             return decibels
@@ -131,7 +131,7 @@ class LogMel:
             return self
         sums = torch.zeros(3, self._mels, dtype=torch.float64)
         for rows, waves in _chunks(x, "measuring spectrograms"):
-            decibels = self.decibels(waves).double()
+            decibels = self.decibels(_heard(waves, None if lengths is None else lengths[rows])).double()
             if lengths is not None:
                 keep = self.valid(lengths[rows], decibels).expand(decibels.shape)
             else:
@@ -263,6 +263,14 @@ class Spectrograms(Samples):
             return torch.empty((0, *self.shape[1:]))
         lengths = None if self.lengths is None else self.lengths[list(indices)]
         return self.front_end(self.waveforms.read(indices), lengths)
+
+
+def _heard(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Waveforms with silence in place of their padding."""
+    if lengths is None:
+        return x
+    check_lengths(lengths, x.shape)
+    return x.where(valid_entries(lengths.to(x.device), x.shape[1:]), 0)
 
 
 def _chunks(x: Tensor | Samples, what: str) -> Iterator[tuple[slice, Tensor]]:

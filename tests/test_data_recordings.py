@@ -1,0 +1,251 @@
+"""Recordings as people have them: of any rate, length and state."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.signal import resample_poly
+
+from dcs.data import DataError, DataWarning, load
+from dcs.data._recordings import Sound, _window_starts, read_recordings, read_sound, write_sound
+
+RNG = np.random.default_rng(0)
+
+
+def record(path, values, rate=8000, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, values, rate, **options)
+    return path
+
+
+def noise(length):
+    return RNG.uniform(-0.5, 0.5, length).astype(np.float32)
+
+
+# Rates
+
+
+@pytest.mark.parametrize(
+    ("rate", "new"), [(44_100, 16_000), (8000, 44_100), (22_050, 44_100), (48_000, 8000)]
+)
+def test_recordings_are_resampled_as_scipy_does(tmp_path, rate, new):
+    values = noise(3001)
+    file = record(tmp_path / "a.wav", values, rate, subtype="FLOAT")
+    x, found = read_recordings([file], rate=new)
+    divisor = math.gcd(rate, new)
+    expected = resample_poly(values, new // divisor, rate // divisor)
+    assert found == new
+    assert x.shape == (1, len(expected))
+    assert x[0].numpy() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("rate", "new"), [(44_100, 16_000), (8000, 44_100), (16_000, 8000)])
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_window_is_what_it_is_in_the_whole_resampled_recording(tmp_path, rate, new, resident):
+    file = record(tmp_path / "a.wav", noise(20_000), rate, subtype="FLOAT")
+    whole = read_recordings([file], rate=new)[0][0]
+    x, _ = read_recordings([file], rate=new, mixed="windows", size=500, hop=331, resident=resident)
+    x = x if resident else x.read(range(len(x)))
+    starts = _window_starts(len(whole), 500, 331)
+    assert len(x) == len(starts)
+    for row, start in enumerate(starts):
+        torch.testing.assert_close(x[row], whole[start : start + 500], rtol=0, atol=1e-6)
+
+
+def test_a_tone_keeps_its_pitch(tmp_path):
+    time = np.arange(44_100) / 44_100
+    file = record(tmp_path / "a.wav", 0.5 * np.sin(2 * np.pi * 1000 * time), 44_100)
+    x, rate = read_recordings([file], rate=16_000)
+    spectrum = torch.fft.rfft(x[0]).abs()
+    assert int(spectrum.argmax()) * rate / x.shape[1] == pytest.approx(1000, abs=1)
+
+
+def test_mixed_rates_load_once_a_rate_is_named(tmp_path):
+    for number, rate in enumerate((8000, 16_000, 44_100)):
+        record(tmp_path / f"{number}.wav", noise(rate // 10), rate)
+    with pytest.raises(DataError, match=r"one sample rate.*rate="):
+        load(tmp_path)
+    data = load(tmp_path, rate=8000)
+    assert (data.rate, data.shape, len(data.train)) == (8000, (800,), 3)
+
+
+# Lengths
+
+
+@settings(deadline=None)
+@given(have=st.integers(1, 300), length=st.integers(1, 100), hop=st.integers(1, 100))
+def test_windows_cover_a_recording_up_to_its_end(have, length, hop):
+    starts = _window_starts(have, length, hop)
+    assert starts[0] == 0
+    assert starts == sorted(set(starts))
+    assert all(start % hop == 0 for start in starts[:-1])
+    assert starts[-1] == max(0, have - length)
+    covered = {place for start in starts for place in range(start, start + length)}
+    assert hop > length or covered >= set(range(have))
+
+
+@pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.parametrize("size", [None, 25])
+def test_padding(tmp_path, resident, size):
+    arrays = [noise(length) for length in (30, 20, 10)]
+    for number, values in enumerate(arrays):
+        record(tmp_path / f"{number}.wav", values, subtype="FLOAT")
+    data = load(tmp_path, mixed="pad", size=size, resident=resident)
+    n = size or 30
+    x = data.train.x if resident else data.train.x.read(range(3))
+    assert data.train.lengths.tolist() == [n, 20, 10]
+    for row, values in zip(x.tolist(), arrays, strict=True):
+        centre = values[(len(values) - n) // 2 :][:n] if len(values) > n else values
+        assert row == [*centre.tolist(), *[0.0] * (n - len(centre))]
+    assert load(tmp_path, mixed="pad", size=5).train.lengths is None  # nothing is padded
+
+
+def test_windows_know_their_file_their_class_and_where_they_begin(tmp_path):
+    arrays = {"train/cat/a.wav": noise(25), "train/dog/b.wav": noise(7), "test/cat/c.wav": noise(10)}
+    for name, values in arrays.items():
+        record(tmp_path / name, values, subtype="FLOAT")
+    data = load(tmp_path, mixed="windows", size=10, hop=5)
+    assert list(data.train.names) == ["train/cat/a.wav"] * 4 + ["train/dog/b.wav"]
+    assert data.train.starts.tolist() == [0, 5, 10, 15, 0]
+    assert data.train.y.tolist() == [0, 0, 0, 0, 1]
+    assert data.train.lengths.tolist() == [10, 10, 10, 10, 7]
+    assert (list(data.test.names), data.test.starts.tolist()) == (["test/cat/c.wav"], [0])
+    for name, start, x in zip(data.train.names, data.train.starts, data.train.x, strict=True):
+        part = arrays[name][int(start) :][:10].tolist()
+        assert x.tolist() == part + [0.0] * (10 - len(part))
+
+
+def test_one_recording_is_data_too(tmp_path):
+    file = record(tmp_path / "a.flac", noise(25))
+    data = load(file)
+    assert (data.shape, data.rate, list(data.train.names), data.train.y) == ((25,), 8000, ["a.flac"], None)
+    assert len(load(file, mixed="windows", size=10).train) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mixed": "windows"}, "windows.* needs size"),
+        ({"hop": 3}, "hop is from window to window"),
+        ({"mixed": "windows", "size": 5, "hop": 0}, "hop must be at least 1"),
+        ({"rate": 0}, "rate must be at least 1"),
+        ({"rate": 8000.0}, "rate must be an integer"),
+        ({"skip_bad": 1}, "skip_bad must be True or False"),
+        ({"mixed": "resize"}, "without changing its pitch"),
+    ],
+)
+def test_wrong_options_for_recordings(tmp_path, options, says):
+    record(tmp_path / "a.wav", noise(9))
+    with pytest.raises((TypeError, ValueError), match=says):
+        load(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rate": 8000}, "rate is for recordings"),
+        ({"hop": 3}, "hop is for recordings"),
+        ({"mixed": "pad"}, 'mixed="pad" is for recordings'),
+        ({"mixed": "windows", "size": 3}, 'mixed="windows" is for recordings'),
+    ],
+)
+def test_what_is_for_recordings_is_refused_for_images(tmp_path, options, says):
+    Image.fromarray(np.zeros((5, 5), np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match=says):
+        load(tmp_path, **options)
+    with pytest.raises(ValueError, match="means nothing for"):
+        load("digits", **{**options, "mixed": "crop"})
+
+
+# Bad files
+
+
+def bad_files(folder):
+    good = record(folder / "good.wav", noise(2000))
+    (folder / "header.wav").write_bytes(good.read_bytes()[:30])
+    (folder / "text.flac").write_text("no sound")
+    cut = record(folder / "cut.flac", noise(20_000))
+    cut.write_bytes(cut.read_bytes()[:9000])
+    record(folder / "empty.wav", np.zeros(0))
+    record(folder / "nan.wav", np.array([0, np.nan] * 1000, np.float32), subtype="FLOAT")
+    return sorted(path.name for path in folder.iterdir() if path != good)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.parametrize("mixed", ["error", "windows"])
+def test_bad_recordings_are_skipped_counted_and_listed(tmp_path, resident, mixed):
+    bad = bad_files(tmp_path)
+    record(tmp_path / "silent.wav", np.zeros(2000))
+    with pytest.warns(DataWarning) as caught:
+        data = load(tmp_path, skip_bad=True, resident=resident, mixed=mixed, size=2000)
+    message = str(caught[0].message)
+    assert message.startswith("6 of 7 files are bad and were skipped:\n")
+    assert set(data.skipped) == {*bad, "silent.wav"}
+    assert all(name in message for name in data.skipped)
+    assert list(data.train.names) == ["good.wav"]
+    assert data.train.x.shape == (1, 2000)
+
+
+@pytest.mark.parametrize("name", ["header.wav", "text.flac", "cut.flac", "empty.wav", "nan.wav"])
+def test_each_bad_recording_alone_is_named(tmp_path, name):
+    bad_files(tmp_path / "all")
+    file = tmp_path / name
+    (tmp_path / "all" / name).rename(file)
+    with pytest.raises(DataError, match=name):
+        load(file)
+    with pytest.raises(DataError, match=rf"none of the 1 files can be used.*{name}"):
+        load(file, skip_bad=True)
+    with pytest.raises(DataError, match=name):
+        read_sound(file)
+
+
+def test_silence_and_many_channels_are_warned_of_by_name(tmp_path):
+    record(tmp_path / "silent.wav", np.zeros(50))
+    record(tmp_path / "eight.wav", RNG.uniform(-0.5, 0.5, (50, 8)))
+    with pytest.warns(DataWarning, match=r"1 recordings are silent, such as .*silent\.wav"):
+        load(tmp_path)
+    with pytest.warns(DataWarning, match=r"more than two channels, such as .*eight\.wav' with 8"):
+        data = load(tmp_path / "eight.wav")
+    assert data.shape == (50,)
+    record(tmp_path / "two.wav", RNG.uniform(-0.5, 0.5, (50, 2)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(tmp_path / "two.wav")
+
+
+def test_bad_images_are_skipped_too(tmp_path):
+    for name in ("a", "b"):
+        Image.fromarray(np.zeros((5, 5), np.uint8)).save(tmp_path / f"{name}.png")
+    (tmp_path / "c.png").write_bytes((tmp_path / "a.png").read_bytes()[:40])
+    Image.fromarray(np.full((5, 5), np.nan, np.float32)).save(tmp_path / "d.tif")
+    with pytest.raises(DataError, match=r"c\.png"):
+        load(tmp_path)
+    with pytest.warns(DataWarning, match="2 of 4 files are bad"):
+        data = load(tmp_path, skip_bad=True)
+    assert (list(data.train.names), set(data.skipped)) == (["a.png", "b.png"], {"c.png", "d.tif"})
+
+
+# Writing
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+def test_what_is_too_loud_is_made_quieter_and_never_clipped(tmp_path, name):
+    wave = (3 * np.sin(np.arange(4000) * 0.05)).astype(np.float32)[:, None]
+    with pytest.warns(DataWarning, match=r"was made quieter, by a factor of 3"):
+        content = write_sound(tmp_path / name, Sound(wave, 8000, "PCM_16"))
+    (tmp_path / name).write_bytes(content)
+    found = read_sound(tmp_path / name)
+    assert found.rate == 8000
+    assert found.channels == pytest.approx(0.333 * wave, abs=0.1 if name == "a.ogg" else 1e-3)
+
+
+def test_floating_point_is_written_as_it_is(tmp_path):
+    wave = (3 * np.sin(np.arange(400) * 0.05)).astype(np.float32)[:, None]
+    (tmp_path / "a.wav").write_bytes(write_sound(tmp_path / "a.wav", Sound(wave, 8000, "FLOAT")))
+    assert np.array_equal(read_sound(tmp_path / "a.wav").channels, wave)
