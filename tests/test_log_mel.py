@@ -131,6 +131,7 @@ def test_statistics_are_those_of_the_training_set(standardise, on_disk):
     deviation = decibels.std(axes, correction=0).expand(mel.mels)
     assert fitted.deviation == pytest.approx(deviation.tolist(), rel=1e-5)
     z = fitted(x)
+    assert mel.fit_decibels(mel.decibels(x)).mean == pytest.approx(fitted.mean, rel=1e-6)
     torch.testing.assert_close(z, ((decibels - decibels.mean(axes)) / deviation).float(), rtol=0, atol=1e-4)
     torch.testing.assert_close(fitted.undo(z), decibels.float(), rtol=0, atol=1e-4)
 
@@ -259,6 +260,8 @@ def test_wrong_statistics_are_refused(mean, deviation, says):
 
 
 def test_statistics_are_asked_for():
+    with pytest.raises(ValueError, match=r"decibels must be spectrograms \(n, frames, 12\)"):
+        LogMel(8000, mels=12).fit_decibels(torch.zeros(2, 5, 11))
     with pytest.raises(ValueError, match="LogMel has no mean yet"):
         LogMel(8000)(clips(2, 4000, 8000))
     raw = LogMel(8000, standardise="none")

@@ -98,11 +98,8 @@ class LogMel:
         """
         if self.standardise != "none" and self.mean is None:
             raise ValueError('LogMel has no mean yet: fit it to the training set, or use standardise="none"')
-        decibels = self.decibels(_heard(x, lengths))
-        if self.mean is not None:
-            # In place: each pass over data of this size takes as long as the bands do.
-            decibels.sub_(self._statistic("mean", x)).div_(self._statistic("deviation", x))
-        return decibels if lengths is None else decibels.where(self.valid(lengths, decibels), 0)
+        z = self.standardised(self.decibels(_heard(x, lengths)))
+        return z if lengths is None else z.where(self.valid(lengths, z), 0)
 
     def decibels(self, x: Tensor) -> Tensor:
         """Compute spectrograms (n, frames, mels) in dB, before they are standardised."""
@@ -120,6 +117,12 @@ class LogMel:
             return decibels
         return decibels.clamp_(min=decibels.amax((1, 2), keepdim=True) - self.top_db)
 
+    def standardised(self, decibels: Tensor) -> Tensor:
+        """Take the mean and deviation out of spectrograms in dB."""
+        if self.mean is None:
+            return decibels
+        return (decibels - self._statistic("mean", decibels)).div_(self._statistic("deviation", decibels))
+
     def undo(self, z: Tensor) -> Tensor:
         """Return standardised spectrograms to dB."""
         check_tensor("z", z)
@@ -131,14 +134,23 @@ class LogMel:
             return self
         sums = torch.zeros(3, self._mels, dtype=torch.float64)
         for rows, waves in _chunks(x, "measuring spectrograms"):
-            decibels = self.decibels(_heard(waves, None if lengths is None else lengths[rows])).double()
-            if lengths is not None:
-                keep = self.valid(lengths[rows], decibels).expand(decibels.shape)
-            else:
-                keep = torch.ones_like(decibels, dtype=torch.bool)
-            kept = decibels.where(keep, 0)
-            part = torch.stack([keep.double().sum((0, 1)), kept.sum((0, 1)), kept.square().sum((0, 1))])
-            sums += part.cpu()
+            some = None if lengths is None else lengths[rows]
+            decibels = self.decibels(_heard(waves, some))
+            sums += _moments(decibels, None if some is None else self.valid(some, decibels))
+        return self._with(sums)
+
+    def fit_decibels(self, decibels: Tensor) -> Self:
+        """Return the same for spectrograms that were computed by `decibels`."""
+        check_tensor("decibels", decibels)
+        if decibels.ndim != 3 or decibels.shape[2] != self.mels:
+            shape = tuple(decibels.shape)
+            raise ValueError(f"decibels must be spectrograms (n, frames, {self.mels}), got shape {shape}")
+        if self.standardise == "none":
+            return self
+        return self._with(torch.stack([_moments(some) for some in decibels.split(64)]).sum(0))
+
+    def _with(self, sums: Tensor) -> Self:
+        """Itself with the statistics that follow from the number, sum and sum of squares in each band."""
         if self.standardise == "all":
             sums = sums.sum(1, keepdim=True).expand(3, self._mels)
         count, total, squares = sums
@@ -263,6 +275,16 @@ class Spectrograms(Samples):
             return torch.empty((0, *self.shape[1:]))
         lengths = None if self.lengths is None else self.lengths[list(indices)]
         return self.front_end(self.waveforms.read(indices), lengths)
+
+
+def _moments(decibels: Tensor, valid: Tensor | None = None) -> Tensor:
+    """How many there are in each band, their sum, and the sum of their squares: (3, mels)."""
+    kept = decibels.double()
+    count = torch.full((kept.shape[2],), kept.shape[0] * kept.shape[1], dtype=torch.float64)
+    if valid is not None:
+        kept = kept.where(valid, 0)
+        count = count.new_full(count.shape, float(valid.sum()))
+    return torch.stack([count, kept.sum((0, 1)).cpu(), kept.square().sum((0, 1)).cpu()])
 
 
 def _heard(x: Tensor, lengths: Tensor | None) -> Tensor:
