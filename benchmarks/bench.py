@@ -30,10 +30,10 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import DenoisingEncoder, evaluation, models
 from dcs import functional as F
-from dcs.data import Batches
+from dcs.data import Batches, LogMel
 from dcs.data._idx import read_idx_images
 from dcs.evaluation._heads import Linear, fit_lbfgs
-from dcs.masking import BlindSpot
+from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train
 
@@ -362,6 +362,47 @@ def against_skorch() -> Iterable[Ratio]:
         yield faster(f"three epochs, {widths} and back / skorch", times, target)
 
 
+def spectrograms() -> Iterable[Ratio]:
+    """Log-mel spectrograms of 64 clips of 5 s at once against a loop over librosa."""
+    import librosa
+
+    clips = 0.1 * torch.randn(64, 220_500, generator=torch.Generator().manual_seed(0))
+    mel, waves = LogMel(44_100), clips.numpy()
+
+    def by_librosa() -> None:
+        for wave in waves:
+            power = librosa.feature.melspectrogram(
+                y=wave, sr=44_100, n_fft=1000, hop_length=500, center=False, n_mels=60
+            )
+            librosa.power_to_db(power, top_db=80)
+
+    times = side_by_side(
+        lambda n: timed(lambda: mel.decibels(clips), n), lambda n: timed(by_librosa, n), 1, 10
+    )
+    yield faster("log-mel of 64 clips, 440 x 60 / a loop over librosa", times, 2)
+
+
+def sound_steps() -> Iterable[Ratio]:
+    """What masking and the loss take of a training step of Expt3's transformer."""
+    x = torch.randn(64, 440, 60, generator=torch.Generator().manual_seed(0))
+    objective = DenoisingCosine(AmplitudeNeighbors(axis=-2))
+    network = models.build("vit", (440, 60), 192)
+    optimizer = torch.optim.Adam(network.parameters())
+    prediction, generator = torch.randn(x.shape).requires_grad_(), torch.Generator().manual_seed(0)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        objective(network, x, generator).backward()
+        optimizer.step()
+
+    def without_network() -> None:
+        prediction.grad = None
+        objective(lambda _: prediction, x, generator).backward()
+
+    times = side_by_side(lambda n: timed(without_network, 4 * n), lambda n: timed(step, n), count=1, rounds=5)
+    yield at_most("masking and dCS loss / a step of the ViT autoencoder, 64 x 440 x 60", times, 0.03)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -373,7 +414,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column == "what" else "right")
     with tempfile.TemporaryDirectory() as folder:
         groups = (steps(), weights(), maskers(peer), imports(), reading(Path(folder)))
-        groups += (trainings(), transforms(), against_skorch(), protocols())
+        groups += (trainings(), transforms(), against_skorch(), protocols(), spectrograms(), sound_steps())
         for group in groups:
             for row in group:
                 table.add_row(

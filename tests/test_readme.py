@@ -121,3 +121,12 @@ def test_the_first_lines_of_the_data_page_run(tmp_path, monkeypatch):
     for block in code:
         exec(block, names)  # noqa: S102
     assert names["ds"].classes == ("x", "y")
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_the_python_of_the_audio_page_runs():
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "audio.md").read_text(), re.DOTALL):
+        exec(block, names)  # noqa: S102
+    assert names["spectrograms"].shape == (8, 87, 40)
+    assert names["features"].shape == (8, 48)
