@@ -36,6 +36,7 @@ from dcs.evaluation._heads import Linear, fit_lbfgs
 from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train
+from dcs.training.loop import _keep_freed_memory as keep_freed_memory
 
 Array = NDArray[Any]
 WIDTHS = (784, 500, 500, 2000, 10, 2000, 500, 500, 784)
@@ -384,6 +385,7 @@ def spectrograms() -> Iterable[Ratio]:
 
 def sound_steps() -> Iterable[Ratio]:
     """What masking and the loss take of a training step of Expt3's transformer."""
+    keep_freed_memory()  # as the training loop does
     x = torch.randn(64, 440, 60, generator=torch.Generator().manual_seed(0))
     objective = DenoisingCosine(AmplitudeNeighbors(axis=-2))
     network = models.build("vit", (440, 60), 192)

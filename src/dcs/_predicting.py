@@ -120,6 +120,7 @@ def collect(
     x: Numbers,
     device: torch.device,
     lengths: Tensor | None = None,
+    rows: int | None = None,
 ) -> Array:
     """The results of a call for all samples, in their order.
 
@@ -129,8 +130,9 @@ def collect(
         x: All of them.
         device: Where.
         lengths: How much of each sample is no padding, (n,).
+        rows: How many at a time; by default as many as `rows_of` says.
     """
-    rows, results = rows_of(x), np.empty(0, np.float32)
+    rows, results = rows or rows_of(x), np.empty(0, np.float32)
     with predicting(network, device):
         for batch in data.Batches(x, rows, device=device).epoch():
             given = [_filled(batch.x, rows)]

@@ -55,6 +55,8 @@ from dcs.training import (
 )
 from dcs.training.run import CONFIG, METRICS, MODEL, versions
 
+_SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
+
 
 class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Learns features from noisy, unlabelled data; a scikit-learn transformer.
@@ -249,7 +251,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             prediction: Tensor = self.network_(x)
             return nearest(x, prediction, valid) if self._scale_free else prediction
 
-        pieces = torch.from_numpy(collect(self.network_, predict, windows, self._device(), lengths))
+        rows = min(len(windows), -(-_SIGNAL_ENTRIES // self.shape_[0]))
+        pieces = torch.from_numpy(collect(self.network_, predict, windows, self._device(), lengths, rows))
         clean: Array = cross_fade(pieces[:, :inside], starts, noisy.shape[1]).numpy()
         return clean.reshape(np.shape(signal))
 
