@@ -22,9 +22,7 @@ app = typer.Typer(
 app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
 app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
 app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
-app.command(
-    "denoise", epilog="Examples: dcs denoise run photos/ --out cleaner/; dcs denoise run in.wav --out out.wav"
-)(fit.denoise)
+app.command("denoise", epilog="Example: dcs denoise run in.wav --out out.wav")(fit.denoise)
 app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)
 app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
     reproduce.reproduce
