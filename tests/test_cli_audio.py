@@ -235,6 +235,20 @@ def test_every_objective_in_either_domain_with_padding(recordings, tmp_path, dom
     assert len(np.load(tmp_path / "f.npy")) == 8
 
 
+@pytest.mark.parametrize("domain", ["spectrogram", "waveform"])
+def test_settings_of_a_run_are_its_own_when_it_goes_on(recordings, tmp_path, domain):
+    perceptron = ("--network", "mlp", "--set", 'network_options={"hidden": [8]}', "--set", "max_epochs=1")
+    result = inside("fit", recordings, "--out", tmp_path / "a", "--domain", domain, *perceptron)
+    assert result.returncode == 0, result.stderr
+    again = inside("fit", recordings, "--out", tmp_path / "b", "--config", tmp_path / "a/config.json")
+    assert again.returncode == 0, again.stderr
+    one, other = (json.loads((tmp_path / run / "config.json").read_text()) for run in "ab")
+    assert one["training"] == other["training"]
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+    resumed = inside("fit", recordings, "--out", tmp_path / "a", "--resume")
+    assert (resumed.returncode, "is finished" in resumed.stdout) == (0, True), resumed.stderr
+
+
 def test_domain_is_for_recordings():
     result = inside("fit", "digits", "--out", "nowhere", "--domain", "waveform")
     assert result.returncode == 1

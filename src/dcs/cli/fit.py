@@ -327,9 +327,11 @@ def _for_recordings(
             raise ValueError("--domain is for recordings, and the data has none: leave it out")
         return given
     given = dict(given)
-    signal = given.get("network") in ("conv1d", "waveunet")
     if domain is None:
-        domain = Domain.waveform if signal and not given.get("front_end") else Domain.spectrogram
+        # A run that is resumed, or whose settings are used again, says itself whether it has a front end.
+        signal = given.get("network") in ("conv1d", "waveunet")
+        plain = not given["front_end"] if "front_end" in given else signal
+        domain = Domain.waveform if plain else Domain.spectrogram
     if domain is Domain.spectrogram:
         given["front_end"] = {**(given.get("front_end") or {}), "rate": rate}
         given.setdefault("network", "vit")
