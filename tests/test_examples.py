@@ -13,6 +13,10 @@ SMALL = {
     "custom_loop.py": (["--steps", "150"], r"noisy (0\.\d+), predicted (0\.\d+)"),
     "own_arrays.py": (["--epochs", "40", "--samples", "400"], r"noisy (0\.\d+), denoised (0\.\d+)"),
     "own_images.py": (["--epochs", "1", "--pictures", "40"], None),
+    "own_recordings.py": (
+        ["--epochs", "6", "--recordings", "20"],
+        r"noisy (-?\d+\.\d+) dB, denoised (\d+\.\d+) dB",
+    ),
     "sklearn_pipeline.py": (["--epochs", "2", "--samples", "300"], None),
 }
 
