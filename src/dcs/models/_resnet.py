@@ -1,0 +1,174 @@
+"""Residual networks for small images, as SimSiam uses them (He et al., CVPR 2016)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dcs._checks import check_bool, check_choice, check_integer
+from dcs.models._autoencoder import Autoencoder
+from dcs.models._convolutional import with_channels
+from dcs.models._decoders import DECODERS, make_decoder
+
+STEMS = ("small", "large")
+
+
+class ResNet(nn.Module):
+    """Images (n, c, h, w), or (n, h, w), to features (n, `features`): the mean over space of the last maps.
+
+    Weights are He-normal by fan-out, from torch's own random state; `dcs.models.build` seeds it.
+
+    Args:
+        blocks: How many there are in each of the four stages; every stage but the first halves the image.
+        bottleneck: Whether blocks are 1x1-3x3-1x1 convolutions with four times the channels at the end
+            (ResNet-50) or two 3x3 convolutions (ResNet-18).
+        channels: Of the images.
+        width: Channels of the first stage; each further one has twice as many.
+        stem: `small` is a 3x3 convolution that keeps the image's size, as for CIFAR; `large` is one of 7x7
+            with stride 2. There is no max-pooling after it, since images are small.
+        zero_init: Begin with residual branches that give 0, so that blocks are identities at first.
+
+    Example:
+        >>> network = ResNet((1, 1, 1, 1), bottleneck=False, width=4)
+        >>> network(torch.zeros(2, 3, 32, 32)).shape, network.features
+        (torch.Size([2, 32]), 32)
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        *,
+        bottleneck: bool,
+        channels: int = 3,
+        width: int = 64,
+        stem: str = "small",
+        zero_init: bool = False,
+    ) -> None:
+        super().__init__()
+        for count in blocks:
+            check_integer("blocks", count, at_least=1)
+        check_bool("bottleneck", bottleneck)
+        check_integer("channels", channels, at_least=1)
+        check_integer("width", width, at_least=1)
+        check_choice("stem", stem, STEMS)
+        check_bool("zero_init", zero_init)
+        self.channels = channels
+        kernel, stride = (3, 1) if stem == "small" else (7, 2)
+        self.stem = nn.Sequential(*_convolution(channels, width, kernel, stride), nn.ReLU(inplace=True))
+        stages, before = [], width
+        for level, count in enumerate(blocks):
+            inner = width * 2**level
+            after = 4 * inner if bottleneck else inner
+            for index in range(count):
+                stride = 2 if level > 0 and index == 0 else 1
+                stages.append(_Block(before, inner, after, stride, bottleneck))
+                before = after
+        self.stages = nn.Sequential(*stages)
+        self.features = before
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if isinstance(module, _Block) and zero_init:
+                last = module.branch[-1]
+                assert isinstance(last, nn.BatchNorm2d)  # noqa: S101  (for the type checker)
+                nn.init.zeros_(last.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the features."""
+        images = x.reshape(len(x), self.channels, *x.shape[-2:])
+        return torch.mean(self.stages(self.stem(images)), (2, 3))
+
+
+class _Block(nn.Module):
+    """x + branch(x), with x projected where its shape changes."""
+
+    def __init__(self, before: int, inner: int, after: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
+        if bottleneck:
+            layers = [
+                *_convolution(before, inner, 1),
+                nn.ReLU(inplace=True),
+                *_convolution(inner, inner, 3, stride),
+                nn.ReLU(inplace=True),
+                *_convolution(inner, after, 1),
+            ]
+        else:
+            layers = [
+                *_convolution(before, inner, 3, stride),
+                nn.ReLU(inplace=True),
+                *_convolution(inner, after, 3),
+            ]
+        self.branch = nn.Sequential(*layers)
+        same = before == after and stride == 1
+        self.shortcut = nn.Identity() if same else nn.Sequential(*_convolution(before, after, 1, stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu_(self.branch(x) + self.shortcut(x))
+
+
+def resnet18(
+    shape: Sequence[int],
+    n_components: int | None = None,
+    *,
+    width: int = 64,
+    stem: str = "small",
+    zero_init: bool = False,
+    decoder: str = "linear",
+) -> Autoencoder:
+    """The ResNet-18 for CIFAR of Expt2, with a decoder after it: 8 `width` features.
+
+    Args:
+        shape: (h, w) or (c, h, w).
+        n_components: Not used: the features follow from the width.
+        width: See `ResNet`, as for `stem` and `zero_init`.
+        stem: As above.
+        zero_init: As above.
+        decoder: `linear` or `pixel_shuffle`.
+    """
+    return _with_decoder(shape, (2, 2, 2, 2), False, width, stem, zero_init, decoder)
+
+
+def resnet50(
+    shape: Sequence[int],
+    n_components: int | None = None,
+    *,
+    width: int = 64,
+    stem: str = "large",
+    zero_init: bool = True,
+    decoder: str = "pixel_shuffle",
+) -> Autoencoder:
+    """The ResNet-50 without max-pooling of Expt2, for Tiny-ImageNet, with a decoder: 32 `width` features.
+
+    Args:
+        shape: (h, w) or (c, h, w).
+        n_components: Not used: the features follow from the width.
+        width: See `ResNet`, as for `stem` and `zero_init`.
+        stem: As above.
+        zero_init: As above.
+        decoder: `pixel_shuffle` or `linear`.
+    """
+    return _with_decoder(shape, (3, 4, 6, 3), True, width, stem, zero_init, decoder)
+
+
+def _with_decoder(
+    shape: Sequence[int],
+    blocks: Sequence[int],
+    bottleneck: bool,
+    width: int,
+    stem: str,
+    zero_init: bool,
+    decoder: str,
+) -> Autoencoder:
+    channels = with_channels(shape, 2)[0]
+    check_choice("decoder", decoder, DECODERS)
+    encoder = ResNet(
+        blocks, bottleneck=bottleneck, channels=channels, width=width, stem=stem, zero_init=zero_init
+    )
+    return Autoencoder(encoder, make_decoder(decoder, encoder.features, shape))
+
+
+def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    return [
+        nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(after),
+    ]
