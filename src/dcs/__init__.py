@@ -4,6 +4,7 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 
 - `dcs.functional`: the paper's equations as pure functions on tensors;
 - `dcs.masking` and `dcs.noise`: x -> (x_tilde, b); noise models and noise-level estimators;
+- `dcs.augmentation`: random views of images;
 - `dcs.objectives`: losses bound to maskers, called with a model and a batch;
 - `dcs.data` and `dcs.models`: data sets and people's own data; networks;
 - `dcs.training` and `dcs.evaluation`: the loop, checkpoints, run directories; how a representation is scored;
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DenoisingEncoder",
     "__version__",
+    "augmentation",
     "data",
     "evaluation",
     "experiments",
@@ -31,7 +33,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from dcs import data, evaluation, experiments, functional, masking, models, noise, objectives, training
+    from dcs import (
+        augmentation,
+        data,
+        evaluation,
+        experiments,
+        functional,
+        masking,
+        models,
+        noise,
+        objectives,
+        training,
+    )
     from dcs.estimator import DenoisingEncoder, load
 
 

@@ -1,0 +1,210 @@
+"""Random views of images, as self-supervised objectives compare them: x -> a view, batched, on x's device."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from dcs._checks import check_batch, check_finite, check_generator, check_number
+from dcs._optional import require
+
+# Mean and deviation of the colours of a data set's training images.
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
+_TRIES = 10  # for a crop that fits into the image, as torchvision has it
+_LARGEST = 10.0  # noise may leave [0, 1], but pixels up to 255 are a mistake
+
+
+class Augment(Protocol):
+    """Anything that makes a random view of images can stand where an augmentation is asked for.
+
+    If it also has `normalise` and `denormalise`, as `Views` has, those are how images become what the network
+    sees, and back.
+    """
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Make one view of each image."""
+        ...
+
+
+@dataclass(frozen=True)
+class Views:
+    """SimSiam's random views: crop and resize, flip, colours, grey, perhaps blur; then normalised.
+
+    Chen & He, CVPR 2021. Every image of a batch gets random numbers of its own, but for the order in which
+    brightness, contrast, saturation and hue are changed, which is one for a batch. Crops are not rounded to
+    whole pixels. Grey images (one channel) keep their colour. Changing colours and blurring needs kornia:
+    pip install 'dcs-learn[ssl]'.
+
+    Args:
+        scale: Smallest and largest share of the image's area in a crop, in (0, 1].
+        ratio: Narrowest and widest crop, width by height; drawn evenly on a logarithmic scale.
+        flip: Probability of a horizontal flip.
+        jitter: By how much brightness, contrast, saturation (factors 1 ± so much) and hue (in turns) change.
+        jitter_share: Probability that they change at all.
+        grey: Probability that an image loses its colours.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels; 0 for CIFAR, 0.5 for larger images.
+        mean: Of each colour, and
+        std: its deviation, by which views are normalised: by default those of ImageNet, as in SimSiam's code;
+            `CIFAR10` and `CIFAR100` hold others, and mean (0,) with std (1,) leaves values as they are.
+
+    Example:
+        >>> x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        >>> Views()(x, torch.Generator().manual_seed(0)).shape  # doctest: +SKIP
+        torch.Size([4, 3, 32, 32])
+    """
+
+    scale: tuple[float, float] = (0.2, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter_share: float = 0.8
+    grey: float = 0.2
+    blur: float = 0.0
+    mean: tuple[float, ...] = IMAGENET[0]
+    std: tuple[float, ...] = IMAGENET[1]
+
+    def __post_init__(self) -> None:
+        for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("mean", 0), ("std", 0)):
+            # A list, as JSON has it, will do.
+            object.__setattr__(self, name, _numbers(name, getattr(self, name), length))
+        for value in self.scale:
+            check_number("scale", value, above=0, at_most=1)
+        for name in ("ratio", "std"):
+            for value in getattr(self, name):
+                check_number(name, value, above=0)
+        for value, most in zip(self.jitter, (1, 1, 1, 0.5), strict=True):
+            check_number("jitter", value, at_least=0, at_most=most)
+        for name in ("flip", "jitter_share", "grey", "blur"):
+            check_number(name, getattr(self, name), at_least=0, at_most=1)
+        for name in ("scale", "ratio"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} must be (smallest, largest), got {(low, high)}: swap them")
+        if len(self.mean) != len(self.std):
+            raise ValueError(
+                f"std must have as many numbers as mean, {len(self.mean)}, got {len(self.std)}: give one each"
+            )
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Make one view of each image.
+
+        Args:
+            x: Images (n, c, h, w) in [0, 1], of one or three channels.
+            generator: Where all randomness comes from.
+
+        Returns:
+            A new tensor like x, normalised.
+        """
+        self._check(x)
+        check_generator(generator, x.device)
+        view = self.crop(x, generator)
+        view = self.recolour(view, generator)
+        if self.blur:
+            view = self._blurred(view, generator)
+        return self.normalise(view)
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Subtract the mean and divide by the deviation: what the network sees of an unchanged image."""
+        mean, std = self._statistics(x)
+        return (x - mean) / std
+
+    def denormalise(self, x: Tensor) -> Tensor:
+        """Take `normalise` back."""
+        mean, std = self._statistics(x)
+        return x * std + mean
+
+    def crop(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Cut a random box out of each image, flip it perhaps, and resize it to the image's size."""
+        n, _, height, width = x.shape
+        low, high = self.scale
+        area = low + (high - low) * _uniform((_TRIES, n), x, generator)
+        low, high = (math.log(value) for value in self.ratio)
+        ratio = torch.exp(low + (high - low) * _uniform((_TRIES, n), x, generator))
+        # Sides of the box, as shares of those of the image; the first that fits counts, else the whole image.
+        sides = torch.stack([(area * ratio * height / width).sqrt(), (area / ratio * width / height).sqrt()])
+        fits = (sides <= 1).all(0)
+        first = fits.to(torch.uint8).argmax(0)
+        sides = sides.gather(1, first.expand(2, 1, n)).squeeze(1).where(fits.any(0), 1.0)
+        place = (2 * _uniform((2, n), x, generator) - 1) * (1 - sides)
+        flipped = 1 - 2 * self._chosen(self.flip, x, generator)
+        zero = torch.zeros_like(flipped)
+        rows = [sides[0] * flipped, zero, place[0], zero, sides[1], place[1]]
+        theta = torch.stack(rows, dim=1).reshape(n, 2, 3)
+        grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
+        return functional.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    def recolour(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """Change brightness, contrast, saturation and hue in a random order; then drop colours perhaps."""
+        n, channels = x.shape[:2]
+        chosen = self._chosen(self.jitter_share, x, generator)
+        change = (2 * _uniform((4, n), x, generator) - 1) * chosen * x.new_tensor(self.jitter)[:, None]
+        factors = {
+            "adjust_brightness_accumulative": 1 + change[0],
+            "adjust_contrast_with_mean_subtraction": 1 + change[1],
+            "adjust_saturation_with_gray_subtraction": 1 + change[2],
+            "adjust_hue": 2 * math.pi * change[3],
+        }
+        order = torch.randperm(4, generator=generator, device=x.device).tolist()
+        if self.jitter_share and any(self.jitter):
+            enhance = require("kornia.enhance", "ssl", "changing the colours of images")
+            for index in order:
+                name, factor = list(factors.items())[index]
+                if self.jitter[index] and (channels == 3 or index < 2):
+                    x = getattr(enhance, name)(x, factor)
+        grey = self._chosen(self.grey, x, generator).reshape(n, 1, 1, 1)
+        if channels == 1:
+            return x
+        weights = x.new_tensor([0.299, 0.587, 0.114]).reshape(1, 3, 1, 1)
+        return x.lerp((x * weights).sum(1, keepdim=True).expand_as(x), grey)
+
+    def _blurred(self, x: Tensor, generator: Generator | None) -> Tensor:
+        filters = require("kornia.filters", "ssl", "blurring images")
+        sigma = (0.1 + 1.9 * _uniform((len(x), 1), x, generator)).expand(-1, 2)
+        size = max(3, min(x.shape[-2:]) // 10 | 1)  # a tenth of the image, odd
+        blurred = filters.gaussian_blur2d(x, (size, size), sigma)
+        return x.lerp(blurred, self._chosen(self.blur, x, generator).reshape(-1, 1, 1, 1))
+
+    def _chosen(self, share: float, x: Tensor, generator: Generator | None) -> Tensor:
+        """1 for the images that something happens to, 0 for the others."""
+        return (_uniform((len(x),), x, generator) < share).to(x.dtype)
+
+    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if len(self.mean) not in (1, x.shape[1]):
+            raise ValueError(
+                f"mean and std have {len(self.mean)} colours, x has {x.shape[1]} channels: give one number a "
+                f"channel, or one for all"
+            )
+        mean, std = (x.new_tensor(values).reshape(1, -1, 1, 1) for values in (self.mean, self.std))
+        return mean, std
+
+    def _check(self, x: Tensor) -> None:
+        check_batch("x", x)
+        if x.ndim != 4 or x.shape[1] not in (1, 3):
+            raise ValueError(
+                f"x must be images (n, c, h, w) of one or three channels, got shape {tuple(x.shape)}: "
+                f"reshape x, or give an augmentation of your own"
+            )
+        largest = x.abs().amax()
+        check_finite(largest, x=x)
+        if float(largest) > _LARGEST:
+            raise ValueError(f"x must hold values in [0, 1], got {float(largest):g}: divide pixels by 255")
+
+
+def _numbers(name: str, values: object, length: int) -> tuple[float, ...]:
+    if not isinstance(values, tuple | list) or len(values) not in ((length,) if length else (1, 3)):
+        raise TypeError(f"{name} must be a tuple of {length or '1 or 3'} numbers, got {values!r}")
+    for value in values:
+        check_number(name, value)
+    return tuple(values)
+
+
+def _uniform(shape: tuple[int, ...], x: Tensor, generator: Generator | None) -> Tensor:
+    return torch.rand(shape, dtype=x.dtype, device=x.device, generator=generator)
+
+
+__all__ = ["CIFAR10", "CIFAR100", "IMAGENET", "Augment", "Views"]
