@@ -108,7 +108,7 @@ class _Block(nn.Module):
 
 def resnet18(
     shape: Sequence[int],
-    n_components: int | None = None,
+    n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)
     *,
     width: int = 64,
     stem: str = "small",
@@ -130,7 +130,7 @@ def resnet18(
 
 def resnet50(
     shape: Sequence[int],
-    n_components: int | None = None,
+    n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)
     *,
     width: int = 64,
     stem: str = "large",

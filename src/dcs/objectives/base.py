@@ -9,8 +9,10 @@ from torch import Generator, Tensor, nn
 from dcs._checks import check_batch, check_generator, check_mask, check_same_shape
 from dcs.masking import BlindSpot, Masker
 from dcs.noise import GaussianSplit
+from dcs.noise.split import HoldsSigma
 
 Model = Callable[[Tensor], Tensor]
+_ESTIMATE_SAMPLES = 4096
 
 
 class Batch(NamedTuple):
@@ -79,6 +81,22 @@ class Objective(nn.Module):
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the objective of a checked batch."""
         raise NotImplementedError
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Return what the network is to see of samples that are not masked: x itself, most often."""
+        return x
+
+    def wanted_samples(self) -> int:
+        """Return how many samples `prepare` wants to see."""
+        return _ESTIMATE_SAMPLES if self._without_sigma() else 0
+
+    def prepare(self, model: Model, x: Tensor) -> None:  # noqa: ARG002  (others need the model)
+        """Set up what depends on the model or the data; the training loop does so before its optimiser."""
+        for part in self._without_sigma():
+            part.estimate(x)
+
+    def _without_sigma(self) -> list[HoldsSigma]:
+        return [part for part in self.modules() if isinstance(part, HoldsSigma) and not part.is_known]
 
 
 class MaskedObjective(Objective):

@@ -1,0 +1,260 @@
+"""What self-supervised objectives share: two views, heads on the features, and a regulariser beside."""
+
+import contextlib
+import itertools
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dcs._checks import check_bool, check_choice, check_integer, check_number
+from dcs.augmentation import Augment, Views
+from dcs.masking import Masker
+from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker
+
+
+class SelfSupervised(Objective):
+    """Compares two random views of each image by their features, and may add a regulariser to that.
+
+    L = L_SSL + λ L_reg, as in Expt2: any objective of `dcs.objectives` can be the regulariser. The model has
+    `encode(x)`, or a module `encoder`, that gives features (n, k). For a regulariser, model(x) is a
+    prediction of x's shape, and for `how="shared"` there is `decode`. `dcs.models.Autoencoder(encoder,
+    decoder)` has all of these. Heads belong to the objective: train `objective.parameters()` beside those of
+    the model. What the network is to see of an image later on is `objective.inputs(image)`.
+
+    Args:
+        augment: Makes a view, called as augment(x, generator); by default `dcs.augmentation.Views()`, which
+            wants images in [0, 1].
+        regulariser: An objective, such as `DenoisingCosine()`, or none.
+        weight: λ.
+        how: `separate` is the paper's: the regulariser makes x_tilde of the raw image, in a pass of its own
+            through the backbone. `shared` lets x_tilde of the first view be that view, so that one pass
+            serves both losses and the regulariser costs a decoder.
+        masker: Masks both views: "with BSM" in Expt2.
+        normalised: Whether the regulariser compares images normalised as the views are, or in [0, 1].
+        projector: Widths of the layers of the head on the features.
+        predictor: Hidden width of the head on one view's projection.
+        features: How many the model has. If None, it is asked: by `prepare`, or else in the first call.
+        seed: Of the heads' weights; torch's own random state is left alone.
+    """
+
+    last_norm = False  # whether projections are normalised over the batch
+
+    def __init__(
+        self,
+        augment: Augment | None = None,
+        regulariser: Objective | None = None,
+        weight: float = 0.01,
+        *,
+        how: str = "separate",
+        masker: Masker | None = None,
+        normalised: bool = True,
+        projector: Sequence[int] = (2048, 2048),
+        predictor: int | None = None,
+        features: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if augment is not None and (not callable(augment) or isinstance(augment, type)):
+            raise TypeError(f"augment must be a function of (x, generator) such as Views(), got {augment!r}")
+        if regulariser is not None and (
+            not isinstance(regulariser, Objective) or isinstance(regulariser, SelfSupervised)
+        ):
+            raise TypeError(
+                f"regulariser must be an objective such as DenoisingCosine(), or None, got {regulariser!r}"
+            )
+        check_number("weight", weight, at_least=0)
+        check_choice("how", how, ("separate", "shared"))
+        check_masker(masker)
+        if how == "shared" and masker is not None:
+            raise ValueError("masker must be None with how='shared', where the regulariser masks a view")
+        check_bool("normalised", normalised)
+        if not isinstance(projector, Sequence) or not projector:
+            raise TypeError(f"projector must be a sequence of widths such as (2048, 2048), got {projector!r}")
+        for width in projector:
+            check_integer("projector", width, at_least=1)
+        check_integer("seed", seed, at_least=0)
+        self.augment: Augment = Views() if augment is None else augment
+        self.regulariser, self.weight, self.how = regulariser, weight, how
+        self.masker, self.normalised, self.seed = masker, normalised, seed
+        self.widths, self.hidden = tuple(projector), predictor
+        self.projector: nn.Sequential | None = None
+        self.predictor: nn.Sequential | None = None
+        if predictor is not None:
+            check_integer("predictor", predictor, at_least=1)
+        if features is not None:
+            check_integer("features", features, at_least=1)
+            self._make_heads(features)
+
+    def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
+        """Compute L_SSL of two views and their features."""
+        raise NotImplementedError
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Normalise images as views are: what the network is to see of them."""
+        normalise = getattr(self.augment, "normalise", None)
+        return x if normalise is None else normalise(x)
+
+    def compared(self, x: Tensor) -> Tensor:
+        """Return images as the regulariser compares them."""
+        return self.inputs(x) if self.normalised else x
+
+    def project(self, model: Model, x: Tensor) -> Tensor:
+        """Compute the projections of images, unchanged but for being normalised."""
+        assert self.projector is not None  # noqa: S101  (callers have prepared)
+        projections: Tensor = self.projector(encode(model, self.inputs(x)))
+        return projections
+
+    def wanted_samples(self) -> int:
+        """How many samples `prepare` wants to see."""
+        return max(2, self.regulariser.wanted_samples() if self.regulariser is not None else 0)
+
+    def prepare(self, model: Model, x: Tensor) -> None:
+        """Make the heads, if `features` was not given; call it before an optimiser is made."""
+        if self.projector is None:
+            with _asking(model):
+                self._make_heads(encode(model, self.inputs(x[:2])).shape[1])
+        self.to(x.device)
+        if self.regulariser is not None:
+            self.regulariser.prepare(model, self.compared(x))
+
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute L_SSL + λ L_reg."""
+        if batch.valid is not None:
+            raise ValueError("valid must be None: images of self-supervised objectives have no padding")
+        if self.projector is None:
+            if torch.is_grad_enabled():
+                warnings.warn(
+                    "the heads are made in this call, so that an optimiser made before does not train them: "
+                    "give features=..., or call objective.prepare(model, x) first",
+                    stacklevel=5,
+                )
+            self.prepare(model, batch.x)
+        views = [self._view(source, batch) for source in (batch.x, batch.view)]
+        if self.regulariser is None or self.how == "separate":
+            loss = self.compare(model, views, [encode(model, view) for view in views])
+            if self.regulariser is None:
+                return loss
+            x, pair = (None if raw is None else self.compared(raw) for raw in (batch.x, batch.pair))
+            return loss + self.weight * self.regulariser(self._whole(model), x, batch.generator, pair)
+        return self._shared(model, views, batch)
+
+    def _shared(self, model: Model, views: list[Tensor], batch: Batch) -> Tensor:
+        """The regulariser's x_tilde is the first view: its features serve both losses."""
+        assert self.regulariser is not None  # noqa: S101
+        if not callable(getattr(unwrapped(model), "decode", None)):
+            raise TypeError(
+                "model must have decode(features) for how='shared': use dcs.models.Autoencoder(encoder, "
+                "decoder), or how='separate'"
+            )
+        decode = model.decode  # type: ignore[attr-defined]  # as was just checked
+        seen: list[Tensor] = []
+        features: list[Tensor] = []
+
+        def predict(x_tilde: Tensor) -> Tensor:
+            seen.append(x_tilde if self.normalised else self.inputs(x_tilde))
+            features.append(encode(model, seen[-1]))
+            prediction: Tensor = decode(features[-1])
+            return prediction
+
+        first, second = views
+        denormalise = _same if self.normalised else getattr(self.augment, "denormalise", _same)
+        penalty = self.regulariser(predict, denormalise(first), batch.generator)
+        if len(seen) != 1:
+            raise ValueError(
+                f"regulariser must call the model once for how='shared', {type(self.regulariser).__name__} "
+                f"did so {len(seen)} times: use how='separate'"
+            )
+        loss = self.compare(model, (seen[0], second), (features[0], encode(model, second)))
+        return loss + self.weight * penalty
+
+    def _view(self, x: Tensor, batch: Batch) -> Tensor:
+        view = self.augment(x, batch.generator)
+        return view if self.masker is None else apply_masker(self.masker, batch._replace(x=view)).x_tilde
+
+    def _whole(self, model: Model) -> Model:
+        """The model as the regulariser calls it."""
+        return model if self.normalised else lambda x: model(self.inputs(x))
+
+    def _make_heads(self, features: int) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.seed)  # torch.manual_seed would seed the GPUs too
+            self.projector = head((features, *self.widths), last_norm=self.last_norm)
+            if self.hidden is not None:
+                self.predictor = head((self.widths[-1], self.hidden, self.widths[-1]), last_bias=True)
+
+    def __repr__(self) -> str:
+        # In one line, without the layers of the heads: results say so what they were made with.
+        shown = {
+            "augment": self.augment,
+            "regulariser": self.regulariser,
+            "weight": self.weight,
+            "how": self.how,
+            "masker": self.masker,
+            "normalised": self.normalised,
+            "projector": self.widths,
+            "predictor": self.hidden,
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = False) -> nn.Sequential:
+    """Linear layers with batch normalisation and ReLU between them.
+
+    Args:
+        widths: Of the input, of hidden layers, and of the output.
+        last_norm: Whether the output too is normalised, without a scale and shift of its own.
+        last_bias: Whether the last layer has a bias; the others, before a normalisation, need none.
+    """
+    layers: list[nn.Module] = []
+    *hidden, last = itertools.pairwise(widths)
+    for width, next_width in hidden:
+        layers += [nn.Linear(width, next_width, bias=False), nn.BatchNorm1d(next_width)]
+        layers += [nn.ReLU(inplace=True)]
+    layers.append(nn.Linear(*last, bias=last_bias))
+    if last_norm:
+        layers.append(nn.BatchNorm1d(last[1], affine=False))
+    return nn.Sequential(*layers)
+
+
+def encode(model: Any, x: Tensor) -> Tensor:
+    """The features of a model, (n, k): by its method `encode`, or its module `encoder`."""
+    call = getattr(model, "encode", None) or getattr(model, "encoder", None)
+    if not callable(call):
+        raise TypeError(
+            f"model must have encode(x), or a module encoder, that gives features; {type(model).__name__} "
+            f"has neither: use dcs.models.Autoencoder(encoder, decoder)"
+        )
+    features = call(x)
+    if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(x):
+        got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise ValueError(f"model.encode(x) must be a tensor ({len(x)}, k), got {got}: reshape it")
+    return features.flatten(1)
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself, without what distributes or compiles it."""
+    for name in ("module", "_orig_mod"):
+        model = getattr(model, name, model)
+    return model
+
+
+@contextlib.contextmanager
+def _asking(model: Any) -> Iterator[None]:
+    """Without gradients and in evaluation mode, so that nothing is learned from the question."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    modes = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in zip(modules, modes, strict=True):
+            module.training = training
+
+
+def _same(x: Tensor) -> Tensor:
+    return x

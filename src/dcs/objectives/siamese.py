@@ -1,0 +1,203 @@
+"""SimSiam, SimCLR and BYOL, each with a regulariser or without."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dcs import functional as F
+from dcs._checks import check_integer, check_number
+from dcs.augmentation import Augment
+from dcs.objectives.base import Model, Objective
+from dcs.objectives.self_supervised import SelfSupervised, encode, unwrapped
+
+
+class SimSiam(SelfSupervised):
+    """Assumes that augmentations keep what matters: one view's prediction of the other's projection (Eq. 2).
+
+    Chen & He, CVPR 2021: minus the cosine between them, without a gradient through the projection, which is
+    what keeps features from collapsing. With `DenoisingCosine()` as the regulariser it is SimSiam-dCS, with
+    `Noise2Void()` SimSiam-N2V (Expt2), with `DenoisingAutoencoder()` SidAE (Baier et al., 2023).
+
+    Args:
+        augment: See `SelfSupervised`, as for all further options.
+        regulariser: As above.
+        weight: λ: 0.01 for CIFAR and 0.02 for Tiny-ImageNet in the paper.
+        projector: Two layers, as for CIFAR; three for larger networks: (2048, 2048, 2048).
+        predictor: Hidden width.
+        **options: As above.
+
+    Example:
+        >>> from dcs import augmentation, models, objectives
+        >>> views = augmentation.Views(jitter_share=0)  # without colours: kornia is not needed
+        >>> model = models.build("resnet18", (3, 32, 32), width=4)
+        >>> objective = SimSiam(views, objectives.DenoisingCosine(), weight=0.01, features=32)
+        >>> images = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        >>> objective(model, images, torch.Generator().manual_seed(0)).shape
+        torch.Size([])
+    """
+
+    last_norm = True
+
+    def __init__(
+        self,
+        augment: Augment | None = None,
+        regulariser: Objective | None = None,
+        weight: float = 0.01,
+        *,
+        projector: Sequence[int] = (2048, 2048),
+        predictor: int = 512,
+        **options: Any,
+    ) -> None:
+        check_integer("predictor", predictor, at_least=1)
+        super().__init__(augment, regulariser, weight, projector=projector, predictor=predictor, **options)
+
+    def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
+        """Compute Eq. 2, the mean over both directions."""
+        assert self.projector is not None  # noqa: S101
+        assert self.predictor is not None  # noqa: S101
+        # One view after the other, so that each has batch statistics of its own.
+        z1, z2 = (self.projector(each) for each in features)
+        p1, p2 = (self.predictor(z) for z in (z1, z2))
+        return (F.cosine_loss(z2.detach(), p1) + F.cosine_loss(z1.detach(), p2)) / 2
+
+
+class SimCLR(SelfSupervised):
+    """Assumes that augmentations keep what matters: each view is told from all others of the batch.
+
+    Chen et al., ICML 2020: cross-entropy of picking the other view of the same image by the cosine of
+    projections. Wants large batches, which is where its negatives come from.
+
+    Args:
+        augment: See `SelfSupervised`, as for all further options.
+        regulariser: As above.
+        weight: λ.
+        temperature: By which cosines are divided: 0.5 for CIFAR.
+        projector: Widths of the head's layers.
+        **options: As above; there is no predictor.
+    """
+
+    def __init__(
+        self,
+        augment: Augment | None = None,
+        regulariser: Objective | None = None,
+        weight: float = 0.01,
+        *,
+        temperature: float = 0.5,
+        projector: Sequence[int] = (2048, 128),
+        **options: Any,
+    ) -> None:
+        if "predictor" in options:
+            raise TypeError("predictor must be left out: SimCLR has none")
+        super().__init__(augment, regulariser, weight, projector=projector, **options)
+        check_number("temperature", temperature, above=0)
+        self.temperature = temperature
+
+    def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
+        """Compute the normalised, temperature-scaled cross-entropy over both views of all images."""
+        assert self.projector is not None  # noqa: S101
+        n = len(features[0])
+        if n < 2:
+            raise ValueError("x must hold at least two images for SimCLR, which tells them apart")
+        z = nn.functional.normalize(torch.cat([self.projector(each).float() for each in features]), dim=1)
+        similarity = z @ z.T / self.temperature
+        similarity = similarity.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -math.inf)
+        other = torch.arange(2 * n, device=z.device).roll(n)
+        return nn.functional.cross_entropy(similarity, other)
+
+
+class BYOL(SelfSupervised):
+    """Assumes that augmentations keep what matters: one view predicts the other as a slow copy sees it.
+
+    Grill et al., NeurIPS 2020: squared distance between unit vectors, 2 − 2 cos, summed over both directions.
+    The target network is a running average of model and projector. It is brought up to date at the
+    beginning of each call that computes gradients, which is after the step before.
+
+    Args:
+        augment: See `SelfSupervised`, as for all further options.
+        regulariser: As above.
+        weight: λ.
+        momentum: Of the average.
+        steps: In which the momentum rises to 1 along a cosine, as in the paper; None leaves it constant.
+        projector: Widths of the head's layers.
+        predictor: Hidden width.
+        **options: As above.
+    """
+
+    step: Tensor
+
+    def __init__(
+        self,
+        augment: Augment | None = None,
+        regulariser: Objective | None = None,
+        weight: float = 0.01,
+        *,
+        momentum: float = 0.996,
+        steps: int | None = None,
+        projector: Sequence[int] = (4096, 256),
+        predictor: int = 4096,
+        **options: Any,
+    ) -> None:
+        check_integer("predictor", predictor, at_least=1)
+        super().__init__(augment, regulariser, weight, projector=projector, predictor=predictor, **options)
+        check_number("momentum", momentum, at_least=0, at_most=1)
+        if steps is not None:
+            check_integer("steps", steps, at_least=1)
+        self.momentum, self.steps = momentum, steps
+        self.target: nn.Module | None = None
+        self.target_projector: nn.Module | None = None
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def prepare(self, model: Model, x: Tensor) -> None:
+        """Make the heads and the target network."""
+        super().prepare(model, x)
+        if self.target is None:
+            self._copy(unwrapped(model))
+
+    def _copy(self, network: object) -> None:
+        if not isinstance(network, nn.Module):
+            raise TypeError(f"model must be a torch module for BYOL, which copies it, got {network!r}")
+        assert self.projector is not None  # noqa: S101
+        self.target = copy.deepcopy(network).requires_grad_(False)
+        self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
+        if isinstance(getattr(self.target, "decoder", None), nn.Module):
+            self.target.decoder = nn.Identity()  # only features are compared
+
+    def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
+        """Compute 2 − 2 cos, summed over both directions."""
+        assert self.projector is not None  # noqa: S101
+        assert self.predictor is not None  # noqa: S101
+        if self.target is None:
+            self._copy(unwrapped(model))
+        assert self.target_projector is not None  # noqa: S101
+        if torch.is_grad_enabled():
+            self._follow(unwrapped(model))
+        p1, p2 = (self.predictor(self.projector(each)) for each in features)
+        # Several processes share the work of the target as they do that of the model.
+        look: Callable[[Tensor], Tensor] = partial(encode, self.target)
+        if hasattr(model, "share"):
+            look = partial(model.share, look)
+        with torch.no_grad():
+            z1, z2 = (self.target_projector(look(view)) for view in views)
+        return 4 + 2 * F.cosine_loss(z2, p1) + 2 * F.cosine_loss(z1, p2)
+
+    @torch.no_grad()
+    def _follow(self, model: nn.Module) -> None:
+        """Move the target's weights a little towards the model's."""
+        assert self.target is not None  # noqa: S101
+        assert self.target_projector is not None  # noqa: S101
+        assert self.projector is not None  # noqa: S101
+        momentum = self.momentum
+        if self.steps is not None:
+            done = min(1.0, float(self.step) / self.steps)
+            momentum = 1 - (1 - momentum) * (math.cos(math.pi * done) + 1) / 2
+        self.step += 1
+        pairs = ((self.target, model), (self.target_projector, self.projector))
+        for slow, quick in pairs:
+            weights = dict(quick.named_parameters())
+            for name, weight in slow.named_parameters():
+                weight.lerp_(weights[name], 1 - momentum)
