@@ -66,7 +66,7 @@ def gradients(objective, model, n, wrapped, accelerator=None):
     objective.zero_grad()
     objective(wrapped, data()[:n], torch.Generator().manual_seed(1)).backward()
     if accelerator is not None:
-        processes.average_gradients(objective.parameters(), accelerator)
+        processes.average_gradients([*model.parameters(), *objective.parameters()], accelerator)
     return [p.grad.clone() for p in [*model.parameters(), *objective.parameters()]]
 
 

@@ -4,10 +4,12 @@ from dcs.training.checkpoint import CheckpointWarning
 from dcs.training.config import TrainingConfig, make_front_end, make_network, make_objective, read_config
 from dcs.training.loop import train
 from dcs.training.meters import TrainingWarning
+from dcs.training.monitor import KNNMonitor
 from dcs.training.run import Run, RunError, Stopped
 
 __all__ = [
     "CheckpointWarning",
+    "KNNMonitor",
     "Run",
     "RunError",
     "Stopped",

@@ -22,7 +22,10 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    objective: str = Field("dcs", description="What is minimised: mse, cosine, n2v, n2n, sure, dae or dcs.")
+    objective: str = Field(
+        "dcs",
+        description="What is minimised: mse, cosine, n2v, n2n, sure, dae, dcs, or simsiam and the like.",
+    )
     objective_options: dict[str, Any] = Field({}, description="Of the objective, such as power or sigma.")
     masking: dict[str, Any] = Field(
         {}, description="Of the masker, such as rho and radius; kind: blind_spot, amplitude or split."
@@ -31,17 +34,26 @@ class TrainingConfig(BaseModel):
         None,
         description="Of recordings: log-mel spectrograms, by options such as rate and mels; or as they are.",
     )
-    network: str = Field("mlp", description="mlp, conv, conv1d, unet, vit or waveunet.")
+    network: str = Field("mlp", description="mlp, conv, conv1d, unet, vit, waveunet, resnet18 or resnet50.")
     network_options: dict[str, Any] = Field({}, description="Of the network, such as hidden or width.")
-    n_components: int = Field(10, ge=1, description="Features.")
+    n_components: int = Field(10, ge=1, description="Features; those of a ResNet follow from its width.")
     max_epochs: int = Field(100, ge=0, description="Epochs, unless stopped early.")
     batch_size: int = Field(256, ge=1, description="Samples a step, over all processes.")
-    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="Of Adam.")
+    optimizer: Literal["adam", "sgd"] = Field("adam", description="Adam, or SGD with momentum.")
+    learning_rate: float = Field(
+        1e-3, gt=0, allow_inf_nan=False, description="Of Adam; of SGD times batch_size/256."
+    )
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD.")
     schedule: Literal["constant", "cosine"] = Field("constant", description="Of the learning rate.")
     warmup_epochs: float = Field(
         0, ge=0, allow_inf_nan=False, description="In which the learning rate rises linearly from 0."
     )
-    weight_decay: float = Field(0, ge=0, allow_inf_nan=False, description="Of AdamW; 0 is plain Adam.")
+    fixed_predictor_rate: bool = Field(
+        False, description="Whether the schedule leaves out the predictor of SimSiam and BYOL."
+    )
+    weight_decay: float = Field(
+        0, ge=0, allow_inf_nan=False, description="Of AdamW (0 is plain Adam), or of SGD."
+    )
     clip_norm: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Largest norm of the gradient."
     )
@@ -54,6 +66,9 @@ class TrainingConfig(BaseModel):
         gt=0,
         lt=1,
         description="Decay of the average of weights that is kept, over fewer steps at first.",
+    )
+    sync_batchnorm: bool = Field(
+        True, description="Whether several processes share the statistics of batch normalisation."
     )
     precision: Literal["no", "fp16", "bf16"] = Field("no", description="Mixed precision.")
     compile: bool = Field(False, description="Whether to compile the network.")
@@ -89,8 +104,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
     """The objective of a configuration, with its masker, for samples of a shape that the network sees."""
     options, wanted = dict(config.objective_options), dict(config.masking)
-    known = objectives.REGISTRY.get(config.objective)
-    masked = known is None or issubclass(known, objectives.MaskedObjective)
+    masked = config.objective not in objectives.NAMES or objectives.masks(config.objective)
     if wanted and not masked:
         raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
     if config.front_end is not None and masked and "masker" not in options:
@@ -104,13 +118,16 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
         name = wanted.pop("kind", "blind_spot")
         if name not in kind:
             raise ValueError(f"masking.kind must be one of {', '.join(kind)}, got {name!r}")
-        paper = options.get("variant") == "paper"
-        defaults: dict[str, Any] = {"min_masked": 0} if paper else {}
+        inner = options.get("regulariser_options", options)
+        paper = inner.get("variant") == "paper" or config.objective.endswith("+bsm")
+        defaults: dict[str, Any] = {"min_masked": 0} if paper and name != "split" else {}
         if name == "blind_spot":
             defaults |= {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
         elif config.front_end is not None:
             defaults["axis"] = -2
         options["masker"] = _make("masking", kind[name], {**defaults, **wanted})
+    if config.objective not in objectives.REGISTRY:
+        options.setdefault("seed", config.seed)  # of the heads
     made: objectives.Objective = _make(
         "objective_options", lambda **given: objectives.get(config.objective, **given), options
     )

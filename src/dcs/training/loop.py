@@ -12,23 +12,31 @@ from torch import Generator, Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from dcs.data import Batches, Samples, check_lengths, valid_entries
-from dcs.noise.split import HoldsSigma
 from dcs.objectives import Objective
+from dcs.training.batchnorm import synchronise
 from dcs.training.config import TrainingConfig
 from dcs.training.meters import (
     TrainingWarning,
     concerns,
     feature_spread,
+    projection_spread,
     still_falling,
     weight_statistics,
 )
-from dcs.training.processes import Joint, agree, any_process, average_gradients, from_main, together
+from dcs.training.monitor import Metrics, Monitor
+from dcs.training.optimizer import make_optimizer, peak_rate
+from dcs.training.processes import (
+    Joint,
+    agree,
+    agree_buffers,
+    any_process,
+    average_gradients,
+    from_main,
+    together,
+)
 from dcs.training.run import RunError
 
 _METER_SAMPLES = 512
-_ESTIMATE_SAMPLES = 4096
-
-Metrics = dict[str, float]
 
 
 class Recorder(Protocol):
@@ -72,6 +80,7 @@ def train(
     pair: Tensor | Samples | None = None,
     lengths: Tensor | None = None,
     recorder: Recorder | None = None,
+    monitor: Monitor | None = None,
 ) -> list[Metrics]:
     """Minimise an objective over a model, in place.
 
@@ -85,6 +94,8 @@ def train(
         lengths: (n,): how many entries of each sample's first axis hold data; the rest is padding, which
             never counts.
         recorder: Keeps checkpoints and metrics, and says when to stop.
+        monitor: Called after each epoch with the model, in evaluation mode, and the epoch's number; what it
+            returns goes into the metrics. `KNNMonitor` is one.
 
     Returns:
         The metrics of each epoch that was run.
@@ -95,7 +106,7 @@ def train(
         check_lengths(lengths, x.shape)
     history = []
     with _engine(config) as accelerator, together(accelerator):
-        trainer = _Trainer(model, objective, x, config, pair, lengths, accelerator)
+        trainer = _Trainer(model, objective, x, config, pair, lengths, accelerator, monitor)
         state = recorder.restore() if recorder is not None and accelerator.is_main_process else None
         state = from_main(state, accelerator)
         with _fitting():
@@ -126,18 +137,28 @@ class _Trainer:
         pair: Tensor | Samples | None,
         lengths: Tensor | None,
         accelerator: Any,
+        monitor: Monitor | None,
     ) -> None:
-        self.config, self.objective, self.x, self.pair, self.lengths = config, objective, x, pair, lengths
+        self.config, self.objective, self.pair, self.lengths = config, objective, pair, lengths
+        self.monitor = monitor
         self.accelerator, device = accelerator, accelerator.device
         self.network = model.to(device)
         objective.to(device)
-        self._estimate_sigma()
+        if accelerator.num_processes > 1 and config.sync_batchnorm:
+            synchronise(model, device)
+        if lengths is not None and objective.wanted_samples():
+            raise ValueError(
+                f"sigma cannot be estimated from padded data: pass sigma to {type(objective).__name__}"
+            )
+        some = torch.arange(min(x.shape[0], objective.wanted_samples()))
+        if len(some):
+            objective.prepare(model, _take(x, some, device))
         agree(objective, accelerator)
         parameters = [*model.parameters(), *objective.parameters()]
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self.parameters:
             raise ValueError("model has no parameters to train: give one that has, with requires_grad")
-        self.optimizer = _adam(parameters, config)
+        self.optimizer = make_optimizer(model, objective, config)
         # Accelerate does not prepare these: it would change the model's `forward`, turn autocast on where an
         # objective turned it off, and look for packages in every step.
         self.scaler = GradScaler(device.type, enabled=config.precision == "fp16")
@@ -163,15 +184,15 @@ class _Trainer:
         self.started, self.seen = time.perf_counter(), 0
 
     def step(self, x: Tensor, rows: Tensor) -> None:
-        """One step of Adam."""
+        """One step of the optimiser."""
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
+            group["lr"] = peak_rate(self.config) if group.get("fixed") else self.learning_rate()
         self.optimizer.zero_grad()
         with self.accelerator.autocast():
             loss = self.objective(self.model, x, self.noise, self._pair(rows), **self._valid(rows))
         value = self._finite("loss", loss)
         self.scaler.scale(loss).backward()
-        average_gradients(self.objective.parameters(), self.accelerator)
+        average_gradients(self.parameters, self.accelerator)
         batch = self.at.batch + 1
         if self.config.clip_norm is not None or batch == len(self.batches):
             self.scaler.unscale_(self.optimizer)
@@ -202,7 +223,7 @@ class _Trainer:
         elif config.schedule == "cosine":
             rest = config.max_epochs - config.warmup_epochs
             factor = 0.5 * (1 + math.cos(math.pi * (done - config.warmup_epochs) / max(rest, 1e-9)))
-        return config.learning_rate * factor
+        return peak_rate(config) * factor
 
     def end_epoch(self) -> Metrics:
         """Measure, look whether to stop, and go on to the next epoch."""
@@ -213,11 +234,15 @@ class _Trainer:
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": at.gradient_norm,
         }
-        with _as_kept(self.network, self.average):
+        agree_buffers([self.network, self.objective], self.accelerator)
+        with _as_kept(self.network, self.average, self.objective):
             if self.held_out is not None:
                 metrics["validation_loss"] = self.validate()
-            spread = feature_spread(self.network, self.watched)
-        statistics = weight_statistics(
+            spread = feature_spread(self.network, self.objective.inputs(self.watched))
+            statistics = projection_spread(self.objective, self.network, self.watched)
+            if self.monitor is not None and self.accelerator.is_main_process:
+                metrics |= self.monitor(self.network, at.epoch)
+        statistics |= weight_statistics(
             self.objective, self.watched, self._fixed(), self.watched_pair, self.watched_valid
         )
         metrics |= {"feature_spread": spread, **statistics}
@@ -322,20 +347,11 @@ class _Trainer:
         if self.lengths is None:
             return {}
         lengths = self.lengths[rows.to(self.lengths.device)].to(self.accelerator.device)
-        return {"valid": valid_entries(lengths, self.x.shape[1:])}
+        return {"valid": valid_entries(lengths, self.batches.x.shape[1:])}
 
     def _fixed(self) -> Generator:
         """The same random numbers every time, for what is compared between epochs."""
         return Generator(self.accelerator.device).manual_seed(self.config.seed)
-
-    def _estimate_sigma(self) -> None:
-        for part in self.objective.modules():
-            if isinstance(part, HoldsSigma) and not part.is_known:
-                if self.lengths is not None:
-                    name = type(part).__name__
-                    raise ValueError(f"sigma cannot be estimated from padded data: pass sigma to {name}")
-                some = torch.arange(min(self.x.shape[0], _ESTIMATE_SAMPLES))
-                part.estimate(_take(self.x, some, self.accelerator.device))
 
 
 @contextlib.contextmanager
@@ -387,14 +403,6 @@ def _engine(config: TrainingConfig) -> Iterator[Any]:
             state.update(before)
 
 
-def _adam(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """AdamW, which without weight decay is Adam, in one kernel where there is one: a tenth of a step less."""
-    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
-    return torch.optim.AdamW(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused or None
-    )
-
-
 def _keep_freed_memory() -> None:
     """Let glibc's malloc keep what a step frees for the next one, up to 64 MB of it.
 
@@ -421,14 +429,15 @@ def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
 
 
 @contextlib.contextmanager
-def _as_kept(model: nn.Module, average: dict[str, Tensor] | None) -> Iterator[None]:
+def _as_kept(model: nn.Module, average: dict[str, Tensor] | None, objective: Objective) -> Iterator[None]:
     """The model as it will be used: in evaluation mode, with its average weights if those are kept."""
-    modes = [(module, module.training) for module in model.modules()]
+    modes = [(module, module.training) for part in (model, objective) for module in part.modules()]
     own = _copy(model.state_dict()) if average is not None else None
     try:
         if average is not None:
             model.load_state_dict(average)
         model.eval()
+        objective.eval()
         yield
     finally:
         if own is not None:

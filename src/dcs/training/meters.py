@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor, nn
 
-from dcs.objectives import DenoisingCosine, Objective
+from dcs.objectives import DenoisingCosine, Objective, SelfSupervised
 
 COLLAPSED = 0.02  # a healthy U-Net, whose features are means of maps, has 0.04
 MOSTLY_FLOORED = 0.5
@@ -24,7 +24,19 @@ def feature_spread(model: nn.Module, x: Tensor) -> float:
     encode = getattr(model, "encode", None)
     if encode is None or len(x) < 2:
         return float("nan")
-    features = encode(x).flatten(1).float()
+    return _spread(encode(x))
+
+
+@torch.no_grad()
+def projection_spread(objective: Objective, model: nn.Module, x: Tensor) -> dict[str, float]:
+    """The same of a self-supervised objective's projections, whose collapse is what it must avoid."""
+    if not isinstance(objective, SelfSupervised) or len(x) < 2:
+        return {}
+    return {"projection_spread": _spread(objective.project(model, x))}
+
+
+def _spread(features: Tensor) -> float:
+    features = features.flatten(1).float()
     if features.shape[1] < 2:
         return float("nan")
     directions = nn.functional.normalize(features, dim=1)
@@ -40,6 +52,9 @@ def weight_statistics(
     valid: Tensor | None = None,
 ) -> dict[str, float]:
     """Mean and deviation of ĉ and k over a batch, and the share of samples at the floor; of dCS alone."""
+    if isinstance(objective, SelfSupervised) and objective.regulariser is not None:
+        second = None if pair is None else objective.compared(pair)
+        return weight_statistics(objective.regulariser, objective.compared(x), generator, second)
     if not isinstance(objective, DenoisingCosine):
         return {}
     snr, k, floored = objective.weights(x, generator, pair, valid)
@@ -70,6 +85,12 @@ def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
         found.append(
             f"the features have collapsed: their directions spread {spread:.3f} of what random ones would; "
             f"lower learning_rate, mask more entries (masking rho), or check that samples differ"
+        )
+    if statistics.get("projection_spread", 1) < COLLAPSED:
+        found.append(
+            f"the projections have collapsed: their directions spread {statistics['projection_spread']:.3f} "
+            f"of what random ones would; lower learning_rate, use larger batches, or leave the predictor out "
+            f"of the schedule (fixed_predictor_rate)"
         )
     if statistics.get("floored", 0) > MOSTLY_FLOORED:
         found.append(

@@ -4,12 +4,14 @@ import contextlib
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from dcs.objectives.self_supervised import encode
 from dcs.training.run import RunError
 
 _T = TypeVar("_T")
@@ -22,25 +24,43 @@ class Joint(nn.Module):
     drawn once, for all samples), and differentiates its own share only: the sum of the processes' gradients
     is that of one process with the joint batch.
 
+    Gradients are left to `average_gradients`, for a self-supervised objective calls the parts of a model, and
+    some of them never.
+
     Args:
-        model: The model, on its device.
+        model: The model, on its device; it gets the main process's weights.
         accelerator: Accelerate's engine.
     """
 
     def __init__(self, model: nn.Module, accelerator: Any) -> None:
         super().__init__()
-        device = accelerator.device
-        here = [device] if device.type == "cuda" else None
-        self.model = nn.parallel.DistributedDataParallel(model, device_ids=here)
+        agree(model, accelerator)
+        self.module = model
         self.rank, self.count = accelerator.process_index, accelerator.num_processes
 
     def forward(self, x: Tensor) -> Tensor:
         """Predict all of x."""
+        return self.share(self.module, x)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Compute the features of all of x."""
+        return self.share(partial(encode, self.module), x)
+
+    def decode(self, features: Tensor) -> Tensor:
+        """Predict from all features."""
+        decode: Callable[[Tensor], Tensor] = self.module.decode  # type: ignore[assignment]
+        return self.share(decode, features)
+
+    def share(self, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Compute a call for this process's share of x, and have the rest from the other processes."""
         n = len(x)
         share = -(-n // self.count)
-        # The last shares may lack samples, and are filled up with others whose predictions are not used.
-        rows = torch.arange(self.rank * share, (self.rank + 1) * share, device=x.device) % n
-        own = self.model(x.index_select(0, rows)).to(x.dtype)
+        first = min(self.rank * share, n - 1)  # a share without samples has one that is not used
+        rows = slice(first, max(first + 1, min((self.rank + 1) * share, n)))
+        own = call(x[rows]).to(x.dtype)
+        # Shares are gathered at one length; what the last ones lack is filled up, and left out below.
+        if len(own) < share:
+            own = torch.cat([own, own.new_zeros(share - len(own), *own.shape[1:])])
         if own.requires_grad:
             # Gradients are averaged over processes, but theirs add up to that of the joint batch.
             own.register_hook(lambda gradient: gradient * self.count)
@@ -83,13 +103,27 @@ def agree(module: nn.Module, accelerator: Any) -> None:
             torch.distributed.broadcast(value, src=0)
 
 
-def average_gradients(parameters: Iterable[nn.Parameter], accelerator: Any) -> None:
-    """Average the gradients of parameters that are not in a `Joint` model over the processes."""
+def agree_buffers(modules: Iterable[nn.Module], accelerator: Any) -> None:
+    """Give modules the main process's buffers, such as running statistics, in all processes."""
     if accelerator.num_processes > 1:
-        for parameter in parameters:
-            if parameter.grad is not None:
-                torch.distributed.all_reduce(parameter.grad)
-                parameter.grad /= accelerator.num_processes
+        for module in modules:
+            for buffer in module.buffers():
+                torch.distributed.broadcast(buffer, src=0)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter], accelerator: Any) -> None:
+    """Average the gradients of parameters over the processes, all of one type at once."""
+    if accelerator.num_processes == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
+        of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
+        flat = torch.cat([gradient.flatten() for gradient in of_type])
+        torch.distributed.all_reduce(flat)
+        flat /= accelerator.num_processes
+        parts = flat.split([gradient.numel() for gradient in of_type])
+        for gradient, part in zip(of_type, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
 
 
 def from_main(value: _T, accelerator: Any) -> _T:
