@@ -46,6 +46,7 @@ class Objective(nn.Module):
     """
 
     __call__: Callable[..., Tensor]
+    full_batches = False  # whether an epoch's last batch, if it is smaller, is better left out
 
     def forward(
         self,

@@ -40,6 +40,7 @@ class SelfSupervised(Objective):
         seed: Of the heads' weights; torch's own random state is left alone.
     """
 
+    full_batches = True  # statistics of a small batch, or of one image, would be of no use
     last_norm = False  # whether projections are normalised over the batch
 
     def __init__(
@@ -124,6 +125,8 @@ class SelfSupervised(Objective):
         """Compute L_SSL + λ L_reg."""
         if batch.valid is not None:
             raise ValueError("valid must be None: images of self-supervised objectives have no padding")
+        if len(batch.x) < 2 and self.training:
+            raise ValueError("x must hold at least two images to train with, got one: use larger batches")
         if self.projector is None:
             if torch.is_grad_enabled():
                 warnings.warn(

@@ -101,8 +101,6 @@ class SimCLR(SelfSupervised):
         """Compute the normalised, temperature-scaled cross-entropy over both views of all images."""
         assert self.projector is not None  # noqa: S101
         n = len(features[0])
-        if n < 2:
-            raise ValueError("x must hold at least two images for SimCLR, which tells them apart")
         z = nn.functional.normalize(torch.cat([self.projector(each).float() for each in features]), dim=1)
         similarity = z @ z.T / self.temperature
         similarity = similarity.masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -math.inf)

@@ -1,5 +1,7 @@
 """Batch normalisation over the joint batch of several processes."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -16,16 +18,14 @@ class SyncBatchNorm(_BatchNorm):
         if not self.training or not torch.distributed.is_initialized():
             plain: Tensor = super().forward(x)
             return plain
-        from torch.distributed.nn.functional import all_reduce  # it differentiates
-
         axes, shape = [0, *range(2, x.ndim)], [1, -1, *[1] * (x.ndim - 2)]
         own = torch.tensor([x.numel() // x.shape[1]], dtype=x.dtype, device=x.device)
-        total = all_reduce(torch.cat([x.sum(axes), own]))
+        total = _sum_over_processes(torch.cat([x.sum(axes), own]))
         count = total[-1].detach()
         mean = total[:-1] / count
         centred = x - mean.reshape(shape)
         # From the deviations, since a difference of mean squares would lose digits.
-        variance = all_reduce(centred.square().sum(axes)) / count
+        variance = _sum_over_processes(centred.square().sum(axes)) / count
         if self.running_mean is not None and self.running_var is not None:
             assert self.num_batches_tracked is not None  # noqa: S101
             self.num_batches_tracked += 1
@@ -41,6 +41,27 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, x: Tensor) -> None:
         if x.ndim < 2:
             raise ValueError(f"x must be (n, c, ...), got shape {tuple(x.shape)}")
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over processes; the gradient of each one's part is the sum of the gradients that all have."""
+
+    @staticmethod
+    def forward(_: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+
+def _sum_over_processes(value: Tensor) -> Tensor:
+    total: Tensor = _Sum.apply(value)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return total
 
 
 def synchronise(model: nn.Module, device: torch.device) -> None:

@@ -172,7 +172,10 @@ class _Trainer:
         self.noise = Generator(device).manual_seed(config.seed)
         rows = torch.randperm(x.shape[0], generator=self.order)
         held_out = min(round(config.validation * len(rows)), len(rows) - 1)
-        self.batches = Batches(x, config.batch_size, device=device, rows=rows[held_out:])
+        self.batches = Batches(
+            x, config.batch_size, device=device, rows=rows[held_out:], drop_last=objective.full_batches
+        )
+        self.trained = min(len(self.batches.rows), len(self.batches) * self.batches.batch_size)  # an epoch
         self.held_out = None
         if held_out:
             self.held_out = Batches(self.batches.x, config.batch_size, device=device, rows=rows[:held_out])
@@ -230,7 +233,7 @@ class _Trainer:
         at, config = self.at, self.config
         metrics = {
             "epoch": at.epoch,
-            "loss": at.loss_sum / len(self.batches.rows),
+            "loss": at.loss_sum / self.trained,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "gradient_norm": at.gradient_norm,
         }

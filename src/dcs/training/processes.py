@@ -47,17 +47,26 @@ class Joint(nn.Module):
         return self.share(partial(encode, self.module), x)
 
     def decode(self, features: Tensor) -> Tensor:
-        """Predict from all features."""
+        """Predict from all features, as `encode` gave them."""
         decode: Callable[[Tensor], Tensor] = self.module.decode  # type: ignore[assignment]
-        return self.share(decode, features)
+        return self.share(decode, features, shared=True)
 
-    def share(self, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Compute a call for this process's share of x, and have the rest from the other processes."""
+    def share(self, call: Callable[[Tensor], Tensor], x: Tensor, *, shared: bool = False) -> Tensor:
+        """Compute a call for this process's share of x, and have the rest from the other processes.
+
+        Args:
+            call: What to compute.
+            x: The joint batch.
+            shared: Whether x itself comes from `share`, which scales gradients already.
+        """
         n = len(x)
         share = -(-n // self.count)
         first = min(self.rank * share, n - 1)  # a share without samples has one that is not used
         rows = slice(first, max(first + 1, min((self.rank + 1) * share, n)))
-        own = call(x[rows]).to(x.dtype)
+        given = x[rows]
+        if shared and given.requires_grad:
+            given.register_hook(lambda gradient: gradient / self.count)
+        own = call(given).to(x.dtype)
         # Shares are gathered at one length; what the last ones lack is filled up, and left out below.
         if len(own) < share:
             own = torch.cat([own, own.new_zeros(share - len(own), *own.shape[1:])])

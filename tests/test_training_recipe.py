@@ -1,0 +1,245 @@
+"""SimSiam's recipe in the loop: SGD, rates, heads, meters, monitor, and exact resuming."""
+
+import logging
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dcs import models, objectives
+from dcs.augmentation import Views
+from dcs.training import KNNMonitor, Run, TrainingWarning, make_objective, read_config, train
+from dcs.training.loop import _engine, _Trainer
+from dcs.training.meters import concerns, projection_spread
+from dcs.training.run import Stopped
+
+SHAPE = (3, 8, 8)
+SETTINGS = {"batch_size": 8, "max_epochs": 3, "device": "cpu", "threads": 1, "validation": 0.0}
+SGD = {**SETTINGS, "optimizer": "sgd", "learning_rate": 0.1, "weight_decay": 1e-3, "momentum": 0.8}
+VIEWS = Views(jitter_share=0)
+
+
+def images(n=40):
+    coarse = torch.rand(n, 3, 3, 3, generator=torch.Generator().manual_seed(5))
+    return nn.functional.interpolate(coarse, SHAPE[1:], mode="bilinear")
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    encoder = models.ResNet((1, 1), bottleneck=False, width=4)
+    return models.Autoencoder(encoder, models.make_decoder("linear", encoder.features, SHAPE))
+
+
+def made(name="simsiam-dcs", **options):
+    widths = {"projector": (10, 6)} if name.startswith("simclr") else {"projector": (10, 6), "predictor": 5}
+    return objectives.get(name, augment=VIEWS, **widths, **options)
+
+
+def test_sgd_is_torchs_own_with_a_rate_scaled_by_the_batch():
+    """Step by step beside torch.optim.SGD with momentum and weight decay on everything."""
+    model, plain, batches = network(), network(), []
+
+    class Noted(objectives.MSE):
+        def compute(self, model, batch):
+            batches.append(batch.x)
+            return super().compute(model, batch)
+
+    train(model, Noted(), images(), read_config(SGD))
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1 * 8 / 256, momentum=0.8, weight_decay=1e-3)
+    assert len(batches) == 15
+    for batch in batches:
+        optimizer.zero_grad()
+        (plain(batch) - batch).square().mean().backward()
+        optimizer.step()
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[key], rtol=1e-4, atol=1e-5)
+
+
+def test_the_scaled_rate_is_said(caplog):
+    config = read_config({**SGD, "batch_size": 16, "schedule": "cosine"})
+    with caplog.at_level(logging.INFO, logger="dcs.training"):
+        history = train(network(), made(), images(), config)
+    assert "learning rate 0.00625 = 0.1 x batch 16 / 256" in caplog.text
+    steps = 2  # an epoch
+    for epoch, metrics in enumerate(history):
+        done = (epoch + (steps - 1) / steps) / 3
+        assert metrics["learning_rate"] == pytest.approx(0.00625 * 0.5 * (1 + math.cos(math.pi * done)))
+    adam = train(network(), made(), images(), read_config({**SETTINGS, "max_epochs": 1}))
+    assert adam[0]["learning_rate"] == 1e-3  # as it was given
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_the_predictor_can_be_left_out_of_the_schedule(fixed):
+    config = read_config({**SGD, "schedule": "cosine", "fixed_predictor_rate": fixed})
+    objective = made()
+    with _engine(config) as accelerator:
+        trainer = _Trainer(network(), objective, images(), config, None, accelerator, None)
+        trainer.at = trainer.at._replace(epoch=2)
+        trainer.step(images(8), torch.arange(8))
+    rates = {}
+    for group in trainer.optimizer.param_groups:
+        rates |= {id(parameter): group["lr"] for parameter in group["params"]}
+    peak = 0.1 * 8 / 256
+    assert all((rates[id(p)] == peak) == fixed for p in objective.predictor.parameters())
+    assert all(rates[id(p)] == pytest.approx(peak / 4) for p in objective.projector.parameters())
+
+
+def test_a_predictor_that_is_not_there_cannot_be_fixed():
+    config = read_config({**SGD, "fixed_predictor_rate": True})
+    for objective in (objectives.MSE(), made("simclr")):
+        with pytest.raises(ValueError, match="fixed_predictor_rate must be False"):
+            train(network(), objective, images(), config)
+
+
+@pytest.mark.parametrize("name", ["simsiam", "simclr", "byol-dcs"])
+def test_heads_are_trained_with_the_model(name):
+    objective = made(name)
+    untrained = made(name)
+    untrained.prepare(network(), images())
+    train(network(), objective, images(), read_config(SGD))
+    before = dict(untrained.named_parameters())
+    for key, parameter in objective.named_parameters():
+        moved = not torch.equal(parameter, before[key])
+        assert moved, key
+
+
+def test_held_out_images_do_not_teach_the_heads():
+    """Their batch statistics stay those of training, and so does all else but the held-out samples."""
+    objective = made("simsiam")
+    config = read_config({**SGD, "max_epochs": 1, "validation": 0.2})
+    history = train(network(), objective, images(), config)
+    assert math.isfinite(history[0]["validation_loss"])
+    tracked = [m.num_batches_tracked for m in objective.modules() if isinstance(m, nn.BatchNorm1d)]
+    assert {int(count) for count in tracked} == {2 * 4}  # two views of each of four batches
+    assert objective.training
+
+
+def test_a_last_batch_that_is_not_full_is_left_out():
+    """One image would have no batch statistics; the loss is the mean over those that were seen."""
+    sizes = []
+
+    class Noted(objectives.SimSiam):
+        def compute(self, model, batch):
+            sizes.append(len(batch.x))
+            return super().compute(model, batch) * 0 + 3
+
+    config = read_config({**SGD, "max_epochs": 1})
+    history = train(network(), Noted(VIEWS, projector=(4, 4)), images(33), config)
+    assert sizes == [8] * 4
+    assert history[0]["loss"] == pytest.approx(3)
+    with pytest.raises(ValueError, match="at least two images"):
+        train(network(), made(), images(1), config)
+
+
+def test_features_are_watched_as_the_network_sees_them():
+    seen = []
+    model, objective = network(), made("simsiam")
+    encode = model.encode
+    model.encode = lambda x: seen.append((x, model.training)) or encode(x)
+    history = train(model, objective, images(), read_config({**SGD, "max_epochs": 1}))
+    watched = [x for x, training in seen if not training and len(x) == 40]
+    assert len(watched) == 2  # features, and projections
+    for x in watched:
+        low, high = VIEWS.normalise(images()).aminmax()
+        assert float(x.min()) == pytest.approx(float(low))
+        assert float(x.max()) == pytest.approx(float(high))
+    assert 0 < history[0]["projection_spread"] < 2
+
+
+def test_the_collapse_meter_knows_a_collapse():
+    objective, model = made("simsiam", features=8), network().eval()
+    objective.eval()
+    healthy = projection_spread(objective, model, images())["projection_spread"]
+    z = objective.project(model, images()).detach()
+    expected = torch.stack([row / row.norm() for row in z]).std(0).mean() * math.sqrt(6)
+    assert healthy == pytest.approx(float(expected), rel=1e-5)
+    nn.init.zeros_(objective.projector[3].weight)
+    objective.projector.append(nn.Linear(6, 6))
+    collapsed = projection_spread(objective, model, images())
+    assert collapsed["projection_spread"] < 1e-3
+    assert "projections have collapsed" in concerns(1.0, collapsed)[0]
+    assert projection_spread(objectives.MSE(), model, images()) == {}
+
+
+def test_weights_of_the_regulariser_are_in_the_metrics():
+    config = read_config({**SGD, "max_epochs": 1})
+    assert {"k", "snr", "floored"} <= set(train(network(), made("simsiam-dcs"), images(), config)[0])
+    assert "k" not in train(network(), made("simsiam-n2v"), images(), config)[0]
+
+
+def test_neighbours_are_asked_every_few_epochs():
+    x = torch.eye(4).repeat(8, 1)
+    parts = (x, [0, 1, 2, 3] * 8), (x, [0, 1, 2, 3] * 8)
+    model, modes = models.build("mlp", (4,), 3, hidden=(8,)), []
+    watch = KNNMonitor(*parts, every=2, inputs=lambda v: 2 * v, k=3)
+
+    def monitor(network, epoch):
+        modes.append((network.training, epoch))
+        return watch(network, epoch)
+
+    config = read_config({**SETTINGS, "max_epochs": 5})
+    history = train(model, objectives.MSE(), x, config, monitor=monitor)
+    assert ["knn" in metrics for metrics in history] == [False, True, False, True, False]
+    assert history[1]["knn"] == 100
+    assert modes == [(False, epoch) for epoch in range(5)]
+    assert torch.equal(watch.train[0], 2 * x)
+    with pytest.raises(ValueError, match="every must be at least 1"):
+        KNNMonitor(*parts, every=0)
+
+
+class Asked(Run):
+    """A run that is asked to stop after some steps."""
+
+    def after_step(self, state):
+        super().after_step(state)
+        return self.step == 7
+
+
+@pytest.mark.parametrize("name", ["simsiam-dcs", "byol", "simclr"])
+def test_a_run_that_was_stopped_ends_with_the_very_weights(name, tmp_path):
+    config = read_config({**SGD, "schedule": "cosine", "validation": 0.2, "max_epochs": 4})
+    whole, resumed = network(), network()
+    objective, again = made(name), made(name)
+    train(whole, objective, images(), config)
+    described = {"training": config.model_dump()}
+    with Asked(tmp_path / "run", described) as run, pytest.raises(Stopped):
+        train(network(), made(name), images(), config, recorder=run)
+    with Run(tmp_path / "run", described, resume=True) as run:
+        train(resumed, again, images(), config, recorder=run)
+    for one, two in ((whole, resumed), (objective, again)):
+        for key, value in one.state_dict().items():
+            assert torch.equal(value, two.state_dict()[key]), key
+
+
+def test_a_configuration_makes_them():
+    config = read_config(
+        {
+            "objective": "simsiam-dcs",
+            "objective_options": {"augment": {"mean": [0.5], "std": [0.2]}, "how": "shared", "weight": 0.02},
+            "masking": {"rho": 0.25},
+            "seed": 3,
+        }
+    )
+    objective = make_objective(config, SHAPE)
+    assert objective.augment == Views(mean=(0.5,), std=(0.2,))
+    assert (objective.how, objective.weight, objective.seed) == ("shared", 0.02, 3)
+    assert objective.regulariser.masker.rho == 0.25
+    bsm = make_objective(read_config({"objective": "simsiam+bsm", "masking": {"radius": 2}}), SHAPE)
+    assert (bsm.masker.rho, bsm.masker.radius) == (0.1, 2)
+    literal = {"objective": "byol-dcs", "objective_options": {"regulariser_options": {"variant": "paper"}}}
+    inner = make_objective(read_config({**literal, "masking": {"radius": 1}}), SHAPE).regulariser
+    assert (inner.variant, inner.masker.rho, inner.masker.min_masked) == ("paper", 0.1, 0)
+    for name in ("simsiam", "simsiam-dae"):
+        with pytest.raises(ValueError, match="masks nothing"):
+            make_objective(read_config({"objective": name, "masking": {"rho": 0.2}}), SHAPE)
+    with pytest.raises(ValueError, match="objective_options holds an unknown name"):
+        make_objective(read_config({"objective": "simclr", "objective_options": {"wieght": 1}}), SHAPE)
+
+
+def test_a_collapse_is_warned_of():
+    """Without the stop-gradient's help: all views are the same grey."""
+    objective = made("simsiam")
+    objective.augment = lambda x, generator: torch.zeros_like(x)
+    with pytest.warns(TrainingWarning, match="collapsed"):
+        train(network(), objective, torch.zeros(40, *SHAPE), read_config({**SGD, "max_epochs": 1}))
