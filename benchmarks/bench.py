@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,54 +37,11 @@ from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train
 from dcs.training.loop import _keep_freed_memory as keep_freed_memory
+from self_supervised import augmentation, self_supervised
+from timing import Ratio, at_most, faster, side_by_side, timed
 
 Array = NDArray[Any]
 WIDTHS = (784, 500, 500, 2000, 10, 2000, 500, 500, 784)
-
-
-class Ratio(NamedTuple):
-    """One line of the table."""
-
-    what: str
-    ours: float  # seconds
-    reference: float
-    ratio: float
-    target: str = ""
-    holds: bool | None = None
-
-
-def timed(function: Callable[[], object], count: int) -> list[float]:
-    """Seconds of `count` calls."""
-    seconds = []
-    for _ in range(count):
-        start = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
-def side_by_side(
-    ours: Callable[[int], list[float]], reference: Callable[[int], list[float]], count: int, rounds: int
-) -> tuple[float, float]:
-    """Medians of both, in alternating rounds after one that does not count."""
-    ours(count)
-    reference(count)
-    pairs = [(ours(count), reference(count)) for _ in range(rounds)]
-    return statistics.median(s for a, _ in pairs for s in a), statistics.median(
-        s for _, b in pairs for s in b
-    )
-
-
-def at_most(what: str, times: tuple[float, float], limit: float) -> Ratio:
-    """Cost relative to the reference."""
-    ratio = times[0] / times[1]
-    return Ratio(what, *times, ratio, f"<= {limit:g}", ratio <= limit)
-
-
-def faster(what: str, times: tuple[float, float], least: float) -> Ratio:
-    """Speed relative to the reference."""
-    ratio = times[1] / times[0]
-    return Ratio(what, *times, ratio, f">= {least:g}", ratio >= least)
 
 
 def training_step(objective: Objective, x: Tensor) -> Callable[[], None]:
@@ -417,6 +374,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         groups = (steps(), weights(), maskers(peer), imports(), reading(Path(folder)))
         groups += (trainings(), transforms(), against_skorch(), protocols(), spectrograms(), sound_steps())
+        groups += (self_supervised(), augmentation())
         for group in groups:
             for row in group:
                 table.add_row(

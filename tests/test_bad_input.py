@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dcs.augmentation
 import dcs.data
 import dcs.masking
 import dcs.noise
@@ -49,6 +50,10 @@ def log_mel(x=None, lengths=None, rate=800, **options):
     return mel(x, lengths)
 
 
+def views(x=None, generator=None, **options):
+    return dcs.augmentation.Views(**options)(x, generator)
+
+
 def sample(law=None, **options):
     return (law or dcs.noise.Sphere()).sample(**options)
 
@@ -73,6 +78,7 @@ X = torch.randn(3, 5, generator=seeded())
 X_TILDE = torch.randn(3, 5, generator=seeded(1))
 IMAGES = torch.randn(6, 12, 12, generator=seeded(2))
 WAVES = torch.randn(3, 400, generator=seeded(3))
+COLOURS = torch.rand(4, 3, 12, 12, generator=seeded(3))
 MASK = torch.tensor([[1, 0, 1, 1, 0]]).bool().expand(3, 5)
 CALLS = {
     "cosine_loss": (F.cosine_loss, {"target": X, "prediction": X_TILDE, "mask": MASK}),
@@ -95,6 +101,7 @@ CALLS = {
     "AmplitudeNeighbors": (amplitude_neighbors, {"x": IMAGES}),
     "GaussianSplit": (gaussian_split, {"x": IMAGES}),
     "LogMel": (log_mel, {"x": WAVES, "frame": 64, "hop": 32, "mels": 8}),
+    "Views": (views, {"x": COLOURS, "jitter_share": 0.0}),
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
     "estimate_sigma": (dcs.noise.estimate_sigma, {"x": IMAGES}),
     "Gaussian": (sample, {"law": dcs.noise.Gaussian(), "shape": (2, 3)}),
@@ -162,6 +169,15 @@ BAD_VALID = [case for case in BAD_MASK if case[1] is TypeError or case[0].shape 
 BAD_NUMBER = [("a", TypeError), (None, TypeError), ([0.5], TypeError), (True, TypeError), (NAN, ValueError)]
 BAD_POSITIVE = [*BAD_NUMBER, (0, ValueError), (-1.0, ValueError), (INF, ValueError), (10**400, ValueError)]
 BAD_SHARE = [*BAD_NUMBER, (0, ValueError), (1.5, ValueError), (-0.1, ValueError), (INF, ValueError)]
+BAD_PROBABILITY = [*BAD_NUMBER, (1.5, ValueError), (-0.1, ValueError), (INF, ValueError)]
+BAD_PAIR = [
+    (None, TypeError),
+    (0.5, TypeError),
+    ("ab", TypeError),
+    ((), TypeError),
+    (("a", "b"), TypeError),
+    ((0.5, NAN), (TypeError, ValueError)),
+]
 BAD_COUNT = [
     ("a", TypeError),
     (None, TypeError),
@@ -397,6 +413,32 @@ BAD = {
         (3.0, ValueError),
     ],
     ("LogMel", "deviation"): [([1.0] * 8, ValueError), (3.0, ValueError)],
+    ("Views", "x"): [
+        *BAD_DATA,
+        (COLOURS[:0], ValueError),
+        (COLOURS[:, :2], ValueError),
+        (spoilt(COLOURS, NAN), ValueError),
+        (spoilt(COLOURS, INF), ValueError),
+        (255 * COLOURS, ValueError),
+    ],
+    ("Views", "generator"): BAD_GENERATOR,
+    ("Views", "scale"): [
+        *BAD_PAIR,
+        ((0.0, 1.0), ValueError),
+        ((0.5, 1.5), ValueError),
+        ((1, 0.2), ValueError),
+    ],
+    ("Views", "ratio"): [*BAD_PAIR, ((0.0, 1.0), ValueError), ((2, 1), ValueError)],
+    **{("Views", name): BAD_PROBABILITY for name in ("flip", "jitter_share", "grey", "blur")},
+    ("Views", "jitter"): [
+        *BAD_PAIR,
+        ((0.4, 0.4, 0.4), TypeError),
+        ((0.4, 0.4, 0.4, 0.6), ValueError),
+        ((-0.1, 0.4, 0.4, 0.1), ValueError),
+        ((1.1, 0.4, 0.4, 0.1), ValueError),
+    ],
+    ("Views", "mean"): [*BAD_PAIR, ((0.1, 0.2), TypeError), ((0.1, NAN, 0.2), ValueError)],
+    ("Views", "std"): [*BAD_PAIR, ((0.1, 0.2), TypeError), ((0.1, 0.0, 0.2), ValueError), ((1,), ValueError)],
     ("add", "x"): [
         *(case for case in BAD_DATA if not isinstance(case[0], np.ndarray)),
         (np.ones((3, 5), dtype=int), TypeError),
@@ -519,6 +561,7 @@ PUBLIC = [
     *((name, getattr(dcs.masking, name)) for name in dcs.masking.__all__),
     *((name, getattr(dcs.noise, name)) for name in dcs.noise.__all__),
     ("LogMel", dcs.data.LogMel),
+    *((name, getattr(dcs.augmentation, name)) for name in ("Augment", "Views")),
 ]
 
 

@@ -17,6 +17,7 @@ SMALL = {
         ["--epochs", "6", "--recordings", "20"],
         r"noisy (-?\d+\.\d+) dB, denoised (\d+\.\d+) dB",
     ),
+    "simsiam_dcs.py": (["--epochs", "6"], r"untrained (\d+\.\d) %, trained (\d+\.\d) %"),
     "sklearn_pipeline.py": (["--epochs", "2", "--samples", "300"], None),
 }
 

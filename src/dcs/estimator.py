@@ -341,6 +341,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             masked = issubclass(objectives.REGISTRY[self.objective], objectives.MaskedObjective)
             if self.masking and not masked:
                 raise ValueError(f"masking means nothing for objective {self.objective!r}: leave it out")
+        elif isinstance(self.objective, objectives.SelfSupervised):
+            raise TypeError(
+                "objective must be one that predicts X, not a self-supervised one, whose network sees views: "
+                "use dcs.training.train, and docs/ssl.md"
+            )
         elif isinstance(self.objective, objectives.Objective):
             del settings["objective"]
             for name in ("objective_options", "masking"):

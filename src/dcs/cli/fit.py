@@ -64,7 +64,8 @@ def fit(
     network: Annotated[
         str | None,
         typer.Option(
-            help="mlp conv conv1d unet vit waveunet  [default: mlp; for recordings vit or waveunet]"
+            help="mlp conv conv1d unet resnet18 resnet50 vit waveunet  "
+            "[default: mlp; for recordings vit or waveunet]"
         ),
     ] = None,
     domain: Annotated[
@@ -112,6 +113,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Learn features from noisy data; stop with Ctrl-C and go on with --resume."""
+    from dcs.objectives import SELF_SUPERVISED
     from dcs.training import read_config
     from dcs.training.config import enough_epochs
     from dcs.training.processes import is_main
@@ -141,6 +143,11 @@ def fit(
     if variant is not None:
         given["objective_options"] = {**given.get("objective_options", {}), "variant": variant}
     checked = read_config(given)
+    if checked.objective.startswith(tuple(SELF_SUPERVISED)):
+        raise ValueError(
+            f"objective {checked.objective} compares views of images, and its network takes normalised ones, "
+            f"which dcs embed does not make: use it in Python, with dcs.training.train (docs/ssl.md)"
+        )
     if checked.objective == "n2n":
         raise ValueError(
             "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
