@@ -2,6 +2,7 @@
 
 import colorsys
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -197,6 +198,15 @@ def test_an_image_does_not_depend_on_those_beside_it_but_for_the_numbers_drawn()
     other = x.clone()
     other[1:] = 0.5
     assert torch.equal(Views()(x, seeded())[0], Views()(other, seeded())[0])
+
+
+def test_kornia_is_asked_for_only_where_it_is_needed(monkeypatch):
+    for part in ("enhance", "filters"):
+        monkeypatch.setitem(sys.modules, f"kornia.{part}", None)
+    assert replace(Views(), jitter_share=0)(images(), seeded()).shape == (64, 3, 16, 16)
+    for views in (Views(), replace(PLAIN, blur=0.5)):
+        with pytest.raises(ImportError, match=r"pip install 'dcs-learn\[ssl\]'"):
+            views(images(), seeded())
 
 
 def test_lists_will_do():

@@ -2,13 +2,16 @@
 
 import logging
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import dcs
 from dcs import models, objectives
 from dcs.augmentation import Views
+from dcs.cli.fit import fit
 from dcs.training import KNNMonitor, Run, TrainingWarning, make_objective, read_config, train
 from dcs.training.loop import _engine, _Trainer
 from dcs.training.meters import concerns, projection_spread
@@ -235,6 +238,27 @@ def test_a_configuration_makes_them():
             make_objective(read_config({"objective": name, "masking": {"rho": 0.2}}), SHAPE)
     with pytest.raises(ValueError, match="objective_options holds an unknown name"):
         make_objective(read_config({"objective": "simclr", "objective_options": {"wieght": 1}}), SHAPE)
+
+
+@pytest.mark.parametrize("name", ["simsiam-dcs", "simclr", "byol"])
+def test_mixed_precision_and_doubles_will_do(name):
+    config = {**SGD, "max_epochs": 1}
+    losses = {}
+    for precision in ("no", "bf16"):
+        made_so = read_config({**config, "precision": precision})
+        losses[precision] = train(network(), made(name), images(), made_so)[0]["loss"]
+    double = train(network().double(), made(name), images().double(), read_config(config))
+    assert losses["bf16"] == pytest.approx(losses["no"], abs=0.15)
+    assert math.isfinite(double[0]["loss"])
+
+
+def test_other_entrances_refuse_what_they_cannot_feed():
+    with pytest.raises(TypeError, match="objective must be one that predicts X"):
+        dcs.DenoisingEncoder(objective=made()).fit(images().numpy())
+    with pytest.raises(ValueError, match="objective must be one of mse"):
+        dcs.DenoisingEncoder(objective="simsiam").fit(images().numpy())
+    with pytest.raises(ValueError, match=r"objective simsiam-dcs .* dcs\.training\.train"):
+        fit("digits", Path("run"), objective="simsiam-dcs")
 
 
 def test_a_collapse_is_warned_of():

@@ -117,7 +117,9 @@ class SelfSupervised(Objective):
         if self.projector is None:
             with _asking(model):
                 self._make_heads(encode(model, self.inputs(x[:2])).shape[1])
-        self.to(x.device)
+            for part in (self.projector, self.predictor):
+                if part is not None:
+                    part.to(x)
         if self.regulariser is not None:
             self.regulariser.prepare(model, self.compared(x))
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from dcs._checks import check_integer
+from dcs.data import Samples
 
 Metrics = dict[str, float]
 Monitor = Callable[[nn.Module, int], Metrics]
@@ -57,4 +59,4 @@ def _seen(part: Any, inputs: Callable[[Tensor], Tensor] | None) -> Any:
     if inputs is None:
         return part
     x, y = part if isinstance(part, tuple) else (part.x, part.y)
-    return inputs(x), y
+    return inputs(x.read(range(x.shape[0])) if isinstance(x, Samples) else torch.as_tensor(x)), y
