@@ -77,7 +77,7 @@ def test_the_predictor_can_be_left_out_of_the_schedule(fixed):
     config = read_config({**SGD, "schedule": "cosine", "fixed_predictor_rate": fixed})
     objective = made()
     with _engine(config) as accelerator:
-        trainer = _Trainer(network(), objective, images(), config, None, accelerator, None)
+        trainer = _Trainer(network(), objective, images(), config, None, None, accelerator, None)
         trainer.at = trainer.at._replace(epoch=2)
         trainer.step(images(8), torch.arange(8))
     rates = {}
