@@ -368,6 +368,15 @@ def test_the_model_of_a_run_has_a_checksum(whole):
     assert described["sha256"] == {"model.safetensors": hashlib.sha256(content).hexdigest()}
 
 
+def test_a_checkpoint_older_than_a_setting_can_be_gone_on_from(whole, stopped):
+    for path in (stopped / "checkpoint").glob("*.json"):
+        about = json.loads(path.read_text())
+        del about["config"]["training"]["momentum"]
+        path.write_text(json.dumps(about))
+    fit(stopped, resume=True, keep_checkpoints=3)
+    check_like(stopped, whole)
+
+
 def test_other_settings_are_refused_by_name(stopped):
     before = contents(stopped)
     with pytest.raises(

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 import dcs
 from dcs.training import checkpoint
 from dcs.training.checkpoint import write_atomically
-from dcs.training.config import differences
+from dcs.training.config import differences, read_config
 
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
 LOCK = ".lock"
@@ -270,8 +270,8 @@ def _is_config(path: Path) -> bool:
 
 
 def _deciding(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings that decide a result, flat."""
-    training = config["training"]
+    """The settings that decide a result, flat; one that is newer than the run has its default."""
+    training = {**read_config({}).model_dump(mode="json"), **config["training"]}
     free = _FREE - {"max_epochs"} if training["schedule"] != "constant" else _FREE
     rest = {name: value for name, value in config.items() if name != "training"}
     if "fingerprint" in rest.get("data", {}):  # which says more than where the data is
