@@ -14,7 +14,6 @@ import json
 import time
 import warnings
 from collections import defaultdict
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +96,6 @@ TABLE = (*PLAIN, *list(methods(0.5, (8, 8)))[:9])
 KNOWS_MORE = ("dcs (true k)", "clean target")
 
 
-@lru_cache(maxsize=2)
 def load(name: str, sigma: float, seed: int, root: str | None) -> tuple[Samples, Samples]:
     """Training and test samples; the noise is the seed's."""
     if name == "digits":
