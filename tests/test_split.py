@@ -84,6 +84,8 @@ def test_snr_is_that_of_the_target():
     x = dcs.noise.add(clean, "gaussian", sigma, seed=1)
     truth = clean.norm(dim=1) / (sigma * math.sqrt(1 + alpha**-2) * 28)
     assert torch.allclose(GaussianSplit(sigma, alpha=alpha).snr(x), truth, rtol=0.05)
+    each = GaussianSplit(torch.full((784,), sigma), alpha=alpha)  # one a column
+    assert torch.allclose(each.snr(x), GaussianSplit(sigma, alpha=alpha).snr(x))
     assert bool(GaussianSplit(0.0).snr(x).isinf().all())
     assert bool((GaussianSplit(100.0).snr(x) == 0).all())
 
@@ -113,6 +115,7 @@ def test_sigma_is_estimated_once_and_saved():
     noisy = 0.3 * torch.randn(40, 16, 16, generator=seeded())
     objective = objectives.DenoisingCosine(GaussianSplit())
     assert "sigma=None" in repr(objective)
+    assert "\n  method='exact', " in repr(objective)
     objective(lambda v: 0.5 * v, noisy, seeded())
     first = float(objective.masker.sigma)
     assert first == pytest.approx(0.3, rel=0.05)

@@ -127,11 +127,11 @@ class GaussianSplit(HoldsSigma):
         """Estimate the SNR c, (n,), of the view that is compared with: by σ, and ‖x‖² − σ²D for ‖s‖²."""
         b = compared_entries(None, valid, x)
         rows = as_rows(x, b, valid)
-        noise = as_rows(self.sigma_for(x, valid).expand(x.shape), b, valid)
-        noise2 = norm(noise).square()
+        count, sigma2 = count_entries(b, rows), self.sigma_for(x, valid).to(rows).square()
+        noise2 = count * sigma2 if sigma2.ndim == 0 else as_rows(sigma2.expand(x.shape), b, valid).sum(1)
         signal2 = (norm(rows).square() - noise2).clamp(min=0)
         c = (signal2 / (noise2 * (1 + self.alpha**-2))).sqrt()
-        return c.where(noise2 > 0, math.inf).where(count_entries(b, rows) > 0, 0)
+        return c.where(noise2 > 0, math.inf).where(count > 0, 0)
 
     def extra_repr(self) -> str:
         """Show sigma and alpha."""

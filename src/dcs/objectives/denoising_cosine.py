@@ -111,4 +111,5 @@ class DenoisingCosine(MaskedObjective):
     def extra_repr(self) -> str:
         """Show the masker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting
-        return f"{super().extra_repr()}, " + ", ".join(f"{name}={self.weighting[name]!r}" for name in shown)
+        weighting = [f"{name}={self.weighting[name]!r}" for name in shown]
+        return ", ".join(filter(None, [super().extra_repr(), *weighting]))
