@@ -63,12 +63,12 @@ class Samples(NamedTuple):
 
 
 def blind_spot(shape: tuple[int, ...], rho: float = 0.3) -> BlindSpot:
-    """The masker of Noise2Void, with the share that did best for it."""
+    """The masker of Noise2Void, with the share that did best for it in docs/weight.md."""
     return BlindSpot(rho, ndim=default_ndim(shape))
 
 
 def methods(sigma: float, shape: tuple[int, ...]) -> dict[str, objectives.Objective]:
-    """The objectives of the table, and the candidates that the default was chosen from."""
+    """The objectives of the table, and candidates for the default."""
     split = GaussianSplit
     return {
         "mse": objectives.MSE(),

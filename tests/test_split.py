@@ -156,3 +156,8 @@ def test_training_estimates_sigma_from_many_samples_by_name_of_the_kind():
     assert 0 < metrics[0]["k"] < 1
     encoder = dcs.DenoisingEncoder(max_epochs=1, n_components=2, masking={"kind": "split"}, random_state=0)
     assert encoder.fit_transform(x.numpy()).shape == (600, 2)
+
+
+def test_spectrograms_can_be_split_too():
+    config = read_config({"masking": {"kind": "split", "sigma": 0.5}, "front_end": {"rate": 8000}})
+    assert isinstance(make_objective(config, (20, 10)).masker, GaussianSplit)

@@ -123,7 +123,7 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
         defaults: dict[str, Any] = {"min_masked": 0} if paper and name != "split" else {}
         if name == "blind_spot":
             defaults |= {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
-        elif config.front_end is not None:
+        elif name == "amplitude" and config.front_end is not None:
             defaults["axis"] = -2
         options["masker"] = _make("masking", kind[name], {**defaults, **wanted})
     if config.objective not in objectives.REGISTRY:
