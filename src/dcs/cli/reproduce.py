@@ -24,6 +24,13 @@ class Preset(StrEnum):
     paper = "paper"
 
 
+class Precision(StrEnum):
+    """Of the trainings."""
+
+    no = "no"
+    bf16 = "bf16"
+
+
 class Backend(StrEnum):
     """Where trials run side by side."""
 
@@ -47,6 +54,9 @@ def reproduce(
     trials: Annotated[int | None, typer.Option(min=1, help="Seeds of each.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of each training.")] = None,
     train_size: Annotated[int | None, typer.Option(min=1, help="Samples to learn from, at most.")] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="bf16: mixed, quicker where the processor has it.")
+    ] = Precision.no,
     root: Annotated[Path | None, typer.Option(help="Where ROOT/NAME holds a data set.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 1,
     backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = Backend.loky,
@@ -75,6 +85,7 @@ def reproduce(
         trials=trials,
         epochs=epochs,
         train_size=train_size,
+        precision=str(precision),
     )
     share = experiments.parse_shard(shard)
     if dry_run:

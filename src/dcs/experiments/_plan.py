@@ -66,6 +66,7 @@ def plan(
     trials: int | None = None,
     epochs: int | None = None,
     train_size: int | None = None,
+    precision: str = "no",
 ) -> list[Trial]:
     """List the trials of an experiment, those of all methods with the first seed first.
 
@@ -80,9 +81,11 @@ def plan(
         trials: Of each protocol.
         epochs: Of each training.
         train_size: Samples to learn from at most.
+        precision: `no`, or `bf16` for mixed precision: quicker where the processor has it.
     """
     check_choice("experiment", experiment, EXPERIMENTS)
     check_choice("preset", preset, PRESETS)
+    check_choice("precision", precision, ("no", "bf16"))
     described, amount = EXPERIMENTS[experiment], PRESETS[preset]
     for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
         if value is not None:
@@ -111,7 +114,19 @@ def plan(
         raise ValueError(f"noises must be above 0 and at most 10, got {list(levels)}")
     rows = [row for row in ORIENTATION if row != "oracle" or experiment == "expt0"]
     planned = [
-        _trial(experiment, dataset, level, method, variant, protocol, number, amount, epochs, train_size)
+        _trial(
+            experiment,
+            dataset,
+            level,
+            method,
+            variant,
+            protocol,
+            number,
+            amount,
+            epochs,
+            train_size,
+            precision,
+        )
         for protocol in chosen["protocols"]
         for dataset in chosen["datasets"]
         for level in levels
@@ -133,11 +148,12 @@ def _trial(
     amount: Preset,
     epochs: int | None,
     train_size: int | None,
+    precision: str,
 ) -> Trial:
     entry = CATALOGUE[dataset]
     there = entry.train if protocol == "linear" else entry.train + entry.test
     size = min(there, train_size or amount.train_size or there)
     long = epochs or amount.epochs or epochs_for(QUICK_STEPS, size)
     if method in ("pca", "untrained"):
-        long = 0
-    return Trial(experiment, dataset, float(noise), method, variant, protocol, number, long, size)
+        long, precision = 0, "no"
+    return Trial(experiment, dataset, float(noise), method, variant, protocol, number, long, size, precision)

@@ -81,7 +81,8 @@ def read_results(out: Path) -> list[Line]:
 
 def key_of(line: Line) -> Trial:
     """The trial that a result is of."""
-    trial = Trial(**{name: line[name] for name in Trial._fields})
+    known = {name: line[name] for name in Trial._fields if name in line or name not in Trial._field_defaults}
+    trial = Trial(**known)
     if not isinstance(line["score"], int | float):
         raise TypeError(f"score is {line['score']!r}")
     return trial._replace(noise=float(trial.noise))

@@ -26,6 +26,7 @@ class Column:
     noise: float
     train_size: int
     epochs: int
+    precision: str = "no"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,11 @@ def _columns(lines: list[dict[str, Any]]) -> dict[Column, dict[str, Cell]]:
         for line in lines:
             if (line["epochs"] > 0) != trained:
                 continue
-            key = Column(line["dataset"], float(line["noise"]), line["train_size"], line["epochs"])
-            beside = [c for c in columns if replace(c, epochs=0) == key] if not trained else []
+            precision = line.get("precision", "no")
+            key = Column(line["dataset"], float(line["noise"]), line["train_size"], line["epochs"], precision)
+            beside = (
+                [c for c in columns if replace(c, epochs=0, precision="no") == key] if not trained else []
+            )
             for column in beside or [key]:
                 cells = columns.setdefault(column, {})
                 cells.setdefault((line["method"], line["variant"]), []).append(float(line["score"]))
@@ -116,6 +120,7 @@ def _columns(lines: list[dict[str, Any]]) -> dict[Column, dict[str, Cell]]:
             c.noise,
             c.train_size,
             c.epochs,
+            c.precision,
         ),
     )
     return {column: {cell.row: cell for cell in _ranked(named[column])} for column in places}
@@ -171,8 +176,17 @@ def as_csv(found: Iterable[Table]) -> str:
     """All tables, a line for each cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    place = ["experiment", "protocol", "dataset", "noise", "train_size", "epochs", "method", "variant"]
-    score = ["mean", "deviation", "trials", "rank", "published_mean", "published_deviation"]
+    place = ["experiment", "protocol", "dataset", "noise", "train_size", "epochs", "precision"]
+    score = [
+        "method",
+        "variant",
+        "mean",
+        "deviation",
+        "trials",
+        "rank",
+        "published_mean",
+        "published_deviation",
+    ]
     writer.writerow([*place, *score])
     for table in found:
         for column, cells in table.columns.items():
@@ -181,7 +195,7 @@ def as_csv(found: Iterable[Table]) -> str:
                 if cell is None:
                     continue
                 where = [table.experiment, table.protocol, column.dataset, column.noise, column.train_size]
-                what = [column.epochs, cell.method, cell.variant]
+                what = [column.epochs, column.precision, cell.method, cell.variant]
                 scores = [
                     cell.mean,
                     cell.deviation,
@@ -222,6 +236,8 @@ def _remarks(table: Table) -> dict[Column, str]:
         counts = sorted({len(cell.scores) for cell in cells.values()})
         trials = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         text = f"{column.train_size:,} samples, {column.epochs} epochs, trials: {trials}"
+        if column.precision != "no":
+            text += f", in {column.precision}"
         best, second = (next((c for c in cells.values() if c.rank == rank), None) for rank in (1, 2))
         if best is not None and second is not None:
             text += f"; {best.row} is {best.mean - second.mean:.2f} ahead of {second.row}"

@@ -35,6 +35,7 @@ class Trial(NamedTuple):
     trial: int
     epochs: int
     train_size: int  # samples the encoder learns from
+    precision: str = "no"  # bf16 for mixed precision
 
     @property
     def seed(self) -> int:
@@ -48,6 +49,8 @@ class Trial(NamedTuple):
         method = self.method if self.variant == BOTH else f"{self.method}-{self.variant}"
         part = "train" if self.protocol == "linear" else "all"
         size = f"{part}{self.train_size}-{self.epochs}epochs"
+        if self.precision != "no":
+            size += f"-{self.precision}"
         return f"{self.dataset}{noise}-{method}-{size}-{self.trial}"
 
 
@@ -113,6 +116,7 @@ def train(trial: Trial, split: data.Split, out: Path, threads: int | None) -> tu
             "validation": 0.0,
             "seed": trial.seed,
             "threads": threads,
+            "precision": trial.precision,
         }
     )
     network = models.build("mlp", shape, classes, seed=trial.seed)
