@@ -104,6 +104,7 @@ CALLS = {
     "Views": (views, {"x": COLOURS, "jitter_share": 0.0}),
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
     "estimate_sigma": (dcs.noise.estimate_sigma, {"x": IMAGES}),
+    "quiet_share": (dcs.noise.quiet_share, {"x": IMAGES, "sigma": 0.3}),
     "Gaussian": (sample, {"law": dcs.noise.Gaussian(), "shape": (2, 3)}),
     "Sphere": (sample, {"law": dcs.noise.Sphere(), "shape": (2, 3)}),
     "GaussianScaleMixture": (dcs.noise.GaussianScaleMixture, {"scales": [1.0, 2.0]}),
@@ -468,6 +469,9 @@ BAD = {
         (IMAGES.double() * 1e200, ValueError),
         (IMAGES[:1, :2, :3], ValueError),
     ],
+    ("quiet_share", "x"): [case for case in BAD_IMAGES if not isinstance(case[0], np.ndarray)],
+    ("quiet_share", "sigma"): BAD_POSITIVE,
+    ("quiet_share", "ndim"): [(0, ValueError), (3, ValueError), ("a", ValueError), (1.0, TypeError)],
     ("estimate_sigma", "method"): BAD_NAME,
     ("estimate_sigma", "ndim"): [
         (0, ValueError),

@@ -170,10 +170,35 @@ def test_texture_passes_for_noise():
         assert bias[name, 0.0] > 0.1
 
 
+def test_quiet_share_counts_the_windows_that_vary_too_little():
+    x = noise.add(smooth_images(3, 16), "gaussian", 0.2).double()
+    for some, side in ((x, 3), (x[:, :2].reshape(3, 2, 16), 5)):
+        inside = 2 if some is x else 1
+        blocks = np.lib.stride_tricks.sliding_window_view(
+            some.numpy(), (side,) * inside, axis=tuple(range(-inside, 0))
+        )
+        variances = [np.var(block, ddof=1) for block in blocks.reshape(-1, side**inside)]
+        most = 0.2**2 * stats.chi2.ppf(0.05, side**inside - 1) / (side**inside - 1)
+        assert noise.quiet_share(some, 0.2) == pytest.approx(np.mean([v < most for v in variances]))
+    assert noise.quiet_share(x[:, :2, :4], 0.2) == 0  # too small to tell
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "quiet"),
+    [("gaussian", 0.3, False), (noise.Sphere(), 0.3, False), ("poisson", 0.3, True), ("speckle", 0.3, True)],
+)
+def test_noise_that_is_not_the_same_everywhere_leaves_quiet_windows(kind, level, quiet):
+    strokes = (smooth_images(40, 32) - 0.5).clamp(min=0)
+    x = noise.add(strokes, kind, level)
+    assert (noise.quiet_share(x, noise.estimate_sigma(x)) > 0.15) == quiet
+
+
 def test_chunks_do_not_change_the_estimate(monkeypatch):
     x = noise.add(smooth_images(), "gaussian", 0.3)
     whole = [noise.estimate_sigma(x), noise.estimate_sigma(x, per_image=True)]
+    quiet = noise.quiet_share(x, 0.3)
     monkeypatch.setattr(noise.level, "_CHUNK", 1)
+    assert noise.quiet_share(x, 0.3) == quiet
     assert noise.estimate_sigma(x) == pytest.approx(whole[0], rel=1e-12)
     assert torch.allclose(noise.estimate_sigma(x, per_image=True), whole[1], rtol=1e-12)
 

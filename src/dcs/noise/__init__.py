@@ -2,7 +2,7 @@
 
 from dcs.noise.corruption import add
 from dcs.noise.isotropic import Gaussian, GaussianScaleMixture, IsotropicNoise, Radial, Sphere
-from dcs.noise.level import estimate_sigma
+from dcs.noise.level import estimate_sigma, quiet_share
 from dcs.noise.split import GaussianSplit
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "Sphere",
     "add",
     "estimate_sigma",
+    "quiet_share",
 ]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dcs._checks import check_choice, check_finite, check_integer, read_batch
+from dcs._checks import check_choice, check_finite, check_integer, check_number, read_batch
 
 _CHUNK = 2**22  # patch entries handled at once
 # Daubechies' high-pass filter with two vanishing moments (db2).
@@ -76,13 +76,9 @@ def estimate_sigma(
     x = read_batch("x", x)
     check_choice("method", method, ("chen2015", "mad"))
     check_finite(x.sum(dtype=torch.float64), x=x)
-    if ndim is None:
-        ndim = 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
-    check_integer("ndim", ndim, at_least=1, at_most=2)
-    if x.ndim <= ndim:
-        raise ValueError(f"ndim must leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
-    space = x.shape[-ndim:]
-    images = x.detach().reshape(len(x), -1, *space)
+    images = _as_images(x, ndim)
+    space = images.shape[2:]
+    ndim = len(space)
     if method == "mad":
         if min(space) < 8:
             raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
@@ -108,6 +104,58 @@ def estimate_sigma(
         )
     sigma = _small_eigenvalues(_covariance(images, side, step, per_image)).clamp(min=0).sqrt()
     return sigma if per_image else float(sigma)
+
+
+def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None) -> float:
+    """Measure how much of the data is quieter than white noise of deviation sigma would be anywhere.
+
+    It is the share of windows (3 x 3, or 5 along one axis) whose variance is below that of 95 % of windows of
+    white Gaussian noise. Signal only adds variance, so 0.05 is the most to expect. More means that the noise
+    is weaker in some places or samples (photon counts, speckle), or that there is none.
+
+    Args:
+        x: Noisy data (n, ...), as for `estimate_sigma`.
+        sigma: The deviation, above 0.
+        ndim: As for `estimate_sigma`.
+
+    Returns:
+        The share, from 0 to 1; 0 where samples are smaller than a window.
+
+    Example:
+        >>> noise = 0.3 * torch.randn(20, 64, 64, generator=torch.Generator().manual_seed(0))
+        >>> round(quiet_share(noise, 0.3), 2), round(quiet_share(torch.cat([noise, noise / 9]), 0.3), 2)
+        (0.05, 0.52)
+    """
+    x = read_batch("x", x)
+    check_number("sigma", sigma, above=0)
+    check_finite(x.sum(dtype=torch.float64), x=x)
+    from scipy.special import chdtri  # takes long to import
+
+    images = _as_images(x, ndim)
+    space = images.shape[2:]
+    side = 3 if len(space) == 2 else 5
+    entries = side ** len(space)
+    if min(space) < side:
+        return 0.0
+    most = sigma**2 * float(chdtri(entries - 1, 0.95)) / (entries - 1)
+    quiet = count = 0
+    for part in images.split(max(1, _CHUNK // (entries * images[0].numel()))):
+        windows = part.float() if part.dtype.itemsize < 4 else part
+        for axis in range(2, images.ndim):
+            windows = windows.unfold(axis, side, 1)
+        variance = windows.reshape(-1, entries).var(1)
+        quiet, count = quiet + int((variance < most).sum()), count + len(variance)
+    return quiet / count
+
+
+def _as_images(x: Tensor, ndim: int | None) -> Tensor:
+    """(n, channels, space or time)."""
+    if ndim is None:
+        ndim = 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
+    check_integer("ndim", ndim, at_least=1, at_most=2)
+    if x.ndim <= ndim:
+        raise ValueError(f"ndim must leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
+    return x.detach().reshape(len(x), -1, *x.shape[-ndim:])
 
 
 def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor:
