@@ -613,7 +613,9 @@ def _count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
 
 def _check_masking(objective: objectives.Objective, shape: tuple[int, ...]) -> None:
     """Try the masker on two samples, so that data too small for it is refused with a remedy."""
-    if not isinstance(objective, objectives.MaskedObjective) or isinstance(objective.masker, GaussianSplit):
+    splits = isinstance(getattr(objective, "masker", None), GaussianSplit)
+    chosen = isinstance(getattr(objective, "masker", None), objectives.ChosenViews)
+    if not isinstance(objective, objectives.MaskedObjective) or (splits and not chosen):
         return
     probe, generator = torch.zeros(2, *shape), Generator().manual_seed(0)
     try:

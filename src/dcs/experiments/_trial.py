@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 
 from dcs import data, evaluation, models, objectives, training
 from dcs._saved import restore
-from dcs.training.config import default_ndim
 from dcs.training.run import MODEL
 
 MASKED = ("n2v", "dcs")  # what the variants differ in: the paper masks 10 %, our default is 30 %
@@ -125,8 +124,7 @@ def train(trial: Trial, split: data.Split, out: Path, threads: int | None) -> tu
     oracle = trial.method == "oracle"
     objective: objectives.Objective = training.make_objective(config, shape)
     if oracle:
-        masker = objectives.DenoisingCosine().default_masker(default_ndim(shape))
-        objective = objectives.CosineOracle(masker)
+        objective = objectives.CosineOracle(objectives.ChosenViews())  # it sees what dcs sees
     described: dict[str, Any] = {
         "data": {"source": trial.dataset, "noise": trial.noise, "samples": len(split)},
         "method": trial.method,

@@ -35,8 +35,12 @@ class HoldsSigma(nn.Module):
         """Whether σ was given or estimated."""
         return self.sigma.ndim > 0 or not bool(self.sigma.isnan())
 
-    def estimate(self, x: Tensor) -> None:
-        """Set σ to its estimate from noisy data, the more the better."""
+    def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
+        """Set σ to its estimate from noisy data, the more the better; padded data is refused."""
+        if valid is not None:
+            raise ValueError(
+                f"sigma cannot be estimated from padded data: pass sigma to {type(self).__name__}"
+            )
         try:
             sigma = estimate_sigma(x)
         except ValueError as error:
@@ -49,11 +53,7 @@ class HoldsSigma(nn.Module):
     def sigma_for(self, x: Tensor, valid: Tensor | None) -> Tensor:
         """Return σ as it broadcasts against a batch; if it is not known yet, estimate it from this batch."""
         if not self.is_known:
-            if valid is not None:
-                raise ValueError(
-                    f"sigma cannot be estimated from padded data: pass sigma to {type(self).__name__}"
-                )
-            self.estimate(x)
+            self.estimate(x, valid)
         sigma = self.sigma.to(x)
         if sigma.shape == x.shape[:1]:
             sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))

@@ -12,6 +12,7 @@ from dcs.objectives.denoising_cosine import DenoisingCosine
 from dcs.objectives.oracle import CosineOracle, DenoisingCosineOracle
 from dcs.objectives.self_supervised import SelfSupervised
 from dcs.objectives.siamese import BYOL, SimCLR, SimSiam
+from dcs.objectives.views import ChosenViews
 
 REGISTRY: dict[str, type[Objective]] = {
     "mse": MSE,
@@ -42,8 +43,8 @@ def get(name: str, **options: Any) -> Objective:
     Example:
         >>> get("dae", sigma=0.2)
         DenoisingAutoencoder(sigma=0.2)
-        >>> get("simsiam-dcs", weight=0.02, features=512).regulariser.masker is None
-        True
+        >>> get("simsiam-dcs", weight=0.02, features=512).regulariser.masker
+        ChosenViews(sigma=None, alpha=1.5)
     """
     if name not in NAMES:
         near = difflib.get_close_matches(str(name).lower(), NAMES, n=1)
@@ -93,6 +94,7 @@ __all__ = [
     "SELF_SUPERVISED",
     "SURE",
     "Batch",
+    "ChosenViews",
     "Cosine",
     "CosineOracle",
     "DenoisingAutoencoder",

@@ -10,6 +10,7 @@ from dcs._checks import check_batch, check_generator, check_mask, check_same_sha
 from dcs.masking import BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.noise.split import HoldsSigma
+from dcs.objectives.views import ChosenViews
 
 Model = Callable[[Tensor], Tensor]
 _ESTIMATE_SAMPLES = 4096
@@ -91,10 +92,10 @@ class Objective(nn.Module):
         """Return how many samples `prepare` wants to see."""
         return _ESTIMATE_SAMPLES if self._without_sigma() else 0
 
-    def prepare(self, model: Model, x: Tensor) -> None:  # noqa: ARG002  (others need the model)
+    def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:  # noqa: ARG002
         """Set up what depends on the model or the data; the training loop does so before its optimiser."""
         for part in self._without_sigma():
-            part.estimate(x)
+            part.estimate(x, valid)
 
     def _without_sigma(self) -> list[HoldsSigma]:
         return [part for part in self.modules() if isinstance(part, HoldsSigma) and not part.is_known]
@@ -124,17 +125,25 @@ class MaskedObjective(Objective):
 
     def own_view(self, batch: Batch) -> View:
         """Return what the masker makes of x."""
-        shape = batch.x.shape
-        ndim = 2 if len(shape) > 2 and shape[-2] > 2 else 1
-        return apply_masker(self.default_masker(ndim) if self.masker is None else self.masker, batch)
+        masker = self.default_masker(space_of(batch.x)) if self.masker is None else self.masker
+        return apply_masker(masker, batch)
 
     def default_masker(self, ndim: int) -> Masker:
         """Return what masks if no masker was given."""
         return BlindSpot(rho=0.3, ndim=ndim)
 
     def extra_repr(self) -> str:
-        """Show the masker, unless it is shown as a part."""
-        return "" if isinstance(self.masker, nn.Module) else f"masker={self.masker}"
+        """Show the masker."""
+        return f"masker={self.masker}"
+
+    def __repr__(self) -> str:
+        """One line, unlike torch's for a module with parts."""
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+def space_of(x: Tensor) -> int:
+    """Over how many of its last axes a batch has neighbours."""
+    return 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
 
 
 def check_masker(masker: object) -> None:
@@ -146,6 +155,8 @@ def check_masker(masker: object) -> None:
 def apply_masker(masker: Masker | GaussianSplit, batch: Batch) -> View:
     """Return the view that a masker or a split makes, with b as bool."""
     x, generator, _, valid = batch
+    if isinstance(masker, ChosenViews) and not masker.splits:
+        masker = BlindSpot(rho=0.3, ndim=space_of(x))
     if isinstance(masker, GaussianSplit):
         x_tilde, target = masker(x, generator, valid=valid)
         return View(target, x_tilde, None, masker.snr(x, valid))

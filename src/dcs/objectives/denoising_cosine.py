@@ -9,6 +9,7 @@ from dcs import functional as F
 from dcs.masking import BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives.base import Batch, MaskedObjective, Model, View, predict
+from dcs.objectives.views import ChosenViews
 
 
 class DenoisingCosine(MaskedObjective):
@@ -19,7 +20,9 @@ class DenoisingCosine(MaskedObjective):
     loss to the clean data (Theorem 1).
 
     Args:
-        masker: See `MaskedObjective`; with `variant="paper"` the default is `BlindSpot(rho=0.1)`.
+        masker: See `MaskedObjective`. The default is `ChosenViews()`: once `prepare` has seen noise that is
+            equally strong everywhere, samples are split; otherwise entries are masked by
+            `BlindSpot(rho=0.3)`. With `variant="paper"` it is `BlindSpot(rho=0.1)`.
         method: How k is computed: `exact`, `monte_carlo` or `asymptotic`; see
             `dcs.functional.expected_cosine`, as for `noise` and `samples`.
         floor: Smallest k; see `dcs.functional.denoising_weight`, as for `power` and `eta`.
@@ -50,7 +53,7 @@ class DenoisingCosine(MaskedObjective):
         eta: float | None = None,
         variant: str = "default",
     ) -> None:
-        super().__init__(masker)
+        super().__init__(ChosenViews() if masker is None and variant != "paper" else masker)
         self.variant = variant
         self.weighting: dict[str, Any] = {
             "method": method,

@@ -57,7 +57,7 @@ class DenoisingCosineOracle(DenoisingCosine):
         """Compute the dCS loss with the true c = ‖b⊙s‖/(σ√‖b‖₁), the clean data s being `pair`."""
         view = self.own_view(batch)
         signal, sigma = _clean(batch), self.sigma
-        if isinstance(self.masker, GaussianSplit):
+        if view.snr is not None and isinstance(self.masker, GaussianSplit):
             sigma *= math.sqrt(1 + self.masker.alpha**-2)
         b = torch.ones_like(signal, dtype=torch.bool) if view.b is None else view.b
         length = torch.linalg.vector_norm(signal.where(b, 0).flatten(1), dim=1)

@@ -14,6 +14,8 @@ from dcs.augmentation import Augment, Views
 from dcs.masking import Masker
 from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker
 
+_NO_PADDING = "valid must be None: images of self-supervised objectives have no padding"
+
 
 class SelfSupervised(Objective):
     """Compares two random views of each image by their features, and may add a regulariser to that.
@@ -112,8 +114,10 @@ class SelfSupervised(Objective):
         """How many samples `prepare` wants to see."""
         return max(2, self.regulariser.wanted_samples() if self.regulariser is not None else 0)
 
-    def prepare(self, model: Model, x: Tensor) -> None:
+    def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:
         """Make the heads, if `features` was not given; call it before an optimiser is made."""
+        if valid is not None:
+            raise ValueError(_NO_PADDING)
         if self.projector is None:
             with _asking(model):
                 self._make_heads(encode(model, self.inputs(x[:2])).shape[1])
@@ -126,7 +130,7 @@ class SelfSupervised(Objective):
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute L_SSL + λ L_reg."""
         if batch.valid is not None:
-            raise ValueError("valid must be None: images of self-supervised objectives have no padding")
+            raise ValueError(_NO_PADDING)
         if len(batch.x) < 2 and self.training:
             raise ValueError("x must hold at least two images to train with, got one: use larger batches")
         if self.projector is None:

@@ -150,9 +150,9 @@ class BYOL(SelfSupervised):
         self.target_projector: nn.Module | None = None
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    def prepare(self, model: Model, x: Tensor) -> None:
+    def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:
         """Make the heads and the target network."""
-        super().prepare(model, x)
+        super().prepare(model, x, valid)
         if self.target is None:
             self._copy(unwrapped(model))
 

@@ -132,7 +132,9 @@ def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives
         "objective_options", lambda **given: objectives.get(config.objective, **given), options
     )
     if shape == (2,) and isinstance(made, objectives.MaskedObjective):
-        masker = made.default_masker(1) if made.masker is None else made.masker
+        own = made.masker is None or isinstance(made.masker, objectives.ChosenViews)
+        masker = made.default_masker(1) if own else made.masker
+        del made.masker  # a module's place takes modules only
         made.masker = _Padded(masker) if isinstance(masker, masking.BlindSpot) else masker
     return made
 

@@ -37,6 +37,8 @@ from dcs.training.processes import (
 from dcs.training.run import RunError
 
 _METER_SAMPLES = 512
+# What an objective is shown beforehand: as many samples as it wants, but no more than these allow.
+_PREPARE_SAMPLES, _PREPARE_ENTRIES = 16, 2**20
 
 
 class Recorder(Protocol):
@@ -146,13 +148,12 @@ class _Trainer:
         objective.to(device)
         if accelerator.num_processes > 1 and config.sync_batchnorm:
             synchronise(model, device)
-        if lengths is not None and objective.wanted_samples():
-            raise ValueError(
-                f"sigma cannot be estimated from padded data: pass sigma to {type(objective).__name__}"
-            )
-        some = torch.arange(min(x.shape[0], objective.wanted_samples()))
+        self.shape = tuple(x.shape[1:])
+        most = max(_PREPARE_SAMPLES, _PREPARE_ENTRIES // math.prod(self.shape))
+        wanted = min(objective.wanted_samples(), most)
+        some = torch.arange(min(x.shape[0], wanted))
         if len(some):
-            objective.prepare(model, _take(x, some, device))
+            objective.prepare(model, _take(x, some, device), **self._valid(some))
         agree(objective, accelerator)
         parameters = [*model.parameters(), *objective.parameters()]
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
@@ -350,7 +351,7 @@ class _Trainer:
         if self.lengths is None:
             return {}
         lengths = self.lengths[rows.to(self.lengths.device)].to(self.accelerator.device)
-        return {"valid": valid_entries(lengths, self.batches.x.shape[1:])}
+        return {"valid": valid_entries(lengths, self.shape)}
 
     def _fixed(self) -> Generator:
         """The same random numbers every time, for what is compared between epochs."""
