@@ -276,7 +276,11 @@ def test_a_known_data_set_with_noise(tmp_path):
         "fit", "digits", "--noise", "gaussian:0.3", "--out", tmp_path / "r", "--epochs", 1, "--json", *QUICK
     )
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["epochs"] == 1
+    answer = json.loads(result.stdout)
+    assert answer["epochs"] == 1
+    assert answer["views"].startswith("samples are split: noise of deviation 0.3")
+    assert answer["made_of"] == json.loads((tmp_path / "r/config.json").read_text())["made_of"]
+    assert "ChosenViews(sigma=0.3" in answer["made_of"]
     inside("embed", tmp_path / "r", "digits", "--part", "test", "--out", tmp_path / "f.npy")
     assert np.load(tmp_path / "f.npy").shape == (597, 10)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from dcs.data import Dataset, LogMel, Samples
+from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
@@ -111,14 +112,17 @@ def train_run(
         finally:
             leave()
         learned["scale"] = prediction_scale(network, objective, x, lengths=lengths)
+        learned["made_of"] = repr(objective)
         run.finish(network.state_dict(), **learned)
-    last = history[-1] if history else {}
+    last, views = history[-1] if history else {}, getattr(objective, "masker", None)
     return {
         "run": str(out),
         "already_finished": False,
         "epochs": int(last.get("epoch", -1)) + 1,
         "loss": last.get("loss"),
         "validation_loss": last.get("validation_loss"),
+        "made_of": learned["made_of"],
+        "views": views.describe() if isinstance(views, ChosenViews) else None,
     }
 
 

@@ -191,6 +191,8 @@ def fit(
     else:
         loss = "" if result["loss"] is None else f", loss {result['loss']:.4f}"
         typer.echo(f"{out} is finished after {result['epochs']} epochs{loss}")
+        if result["views"] is not None:
+            typer.echo(result["views"])
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
         asked["mixed"] = None if mixed is Mixed.error else str(mixed)
         if loaded.rate is not None:  # the run knows how recordings were read

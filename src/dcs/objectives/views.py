@@ -39,6 +39,12 @@ class ChosenViews(GaussianSplit):
         """Whether samples are split; otherwise entries are to be masked."""
         return bool(self.sigma > 0)
 
+    def describe(self) -> str:
+        """Say in words what was chosen."""
+        if self.splits:
+            return f"samples are split: noise of deviation {self.sigma.item():.3g}, equally strong everywhere"
+        return "entries are masked: no noise was found that is equally strong everywhere"
+
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
         """Look at noisy data, the more the better; padded data is masked."""
         sigma = 0.0
