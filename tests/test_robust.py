@@ -1,0 +1,43 @@
+"""The default dCS on noisy digits: it does not collapse, and is not worse than its rivals at equal steps."""
+
+import pytest
+from scipy import stats
+
+from dcs import demo, objectives
+from dcs.training.meters import feature_spread
+
+SEEDS, EPOCHS = 4, 120  # 600 steps
+
+
+def fitted(make, sigma):
+    """Accuracies, one a seed, and the smallest spread of the features."""
+    accuracies, spreads = [], []
+    for seed in range(SEEDS):
+        train, test = demo.load(sigma, seed)
+        network = demo.fit(make(), train, EPOCHS, seed)
+        accuracies.append(demo.accuracy(network.encode, train, test))
+        spreads.append(feature_spread(network, test.noisy))
+    return accuracies, min(spreads)
+
+
+def is_worse(ours, theirs):
+    """Whether a paired test is sure that ours are lower."""
+    return stats.ttest_rel(ours, theirs, alternative="less").pvalue < 0.05
+
+
+@pytest.mark.parametrize(("sigma", "at_least"), [(0.3, 80), (0.5, 55)])
+def test_the_default_holds_its_ground(sigma, at_least):
+    ours, spread = fitted(objectives.DenoisingCosine, sigma)
+    assert spread > 0.2
+    assert min(ours) > at_least
+    for make in (objectives.Cosine, lambda: objectives.Noise2Void(objectives.ChosenViews())):
+        theirs, _ = fitted(make, sigma)
+        assert not is_worse(ours, theirs)
+
+
+def test_the_literal_algorithm_would_be_found_out():
+    """The guard above has teeth: Algorithm 1 does collapse here."""
+    literal, _ = fitted(lambda: objectives.DenoisingCosine(variant="paper"), 0.3)
+    cosine, _ = fitted(objectives.Cosine, 0.3)
+    assert max(literal) < 65
+    assert is_worse(literal, cosine)
