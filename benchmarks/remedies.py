@@ -1,9 +1,9 @@
 """What each remedy does to the minimiser. Prints a table of docs/robust.md.
 
 A linear predictor of noisy digits stands in for the network, so that minimisers can be found. Bias: the
-predictor is fitted to 24,000 draws of digits, noise and views, and compared with the one that the cosine loss
-to the clean digits leads to, with the same views: by the mean angle between their predictions (`moved`) and by
-the cosine to the clean digit (`many`). Spread: it is fitted to 600 draws, ten times (`few`, with its deviation).
+predictor is fitted to 24,000 draws of digits, noise and views, and compared with the one that the cosine
+loss to the clean digits leads to, with the same views: by the mean angle between their predictions (`moved`)
+and by the cosine to the clean digit (`many`). Spread: it is fitted to 600 draws, ten times (`few`).
 """
 
 import math
