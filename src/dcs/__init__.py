@@ -9,7 +9,8 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.data` and `dcs.models`: data sets and people's own data; networks;
 - `dcs.training` and `dcs.evaluation`: the loop, checkpoints, run directories; how a representation is scored;
 - `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one;
-- `dcs.experiments`: the paper's own.
+- `dcs.experiments`: the paper's own;
+- `dcs.report`: one page that shows what a run learnt.
 """
 
 import importlib
@@ -29,6 +30,7 @@ __all__ = [
     "models",
     "noise",
     "objectives",
+    "report",
     "training",
 ]
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
         models,
         noise,
         objectives,
+        report,
         training,
     )
     from dcs.estimator import DenoisingEncoder, load

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import dcs
-from dcs.cli import datasets, demo, evaluate, fit, reproduce
+from dcs.cli import datasets, demo, evaluate, fit, report, reproduce
 
 app = typer.Typer(
     name="dcs",
@@ -27,6 +27,7 @@ app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clus
 app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
     reproduce.reproduce
 )
+app.command("report", epilog="Example: dcs report run other-run --out report.html --open")(report.report)
 app.add_typer(datasets.app, name="datasets")
 
 

@@ -116,10 +116,11 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
     import torch
 
     from dcs.data import Samples, Split
+    from dcs.data._labels import read_labels
 
     train, test = loaded.train, loaded.test
     if labels is not None:
-        y = _read_labels(labels)
+        y, _ = read_labels(labels)
         if len(y) != len(train):
             raise ValueError(
                 f"{labels} has {len(y)} labels, but the data has {len(train)} samples to learn from"
@@ -146,24 +147,6 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
         return Split(x, y, clean, lengths=lengths)
 
     return rows(order[held_out:]), rows(order[:held_out])
-
-
-def _read_labels(path: Path) -> Any:
-    """Labels as numbers, in the order of the data."""
-    import numpy as np
-    import torch
-
-    if path.suffix == ".npy":
-        try:
-            values = np.load(path, allow_pickle=False).reshape(-1)
-        except (ValueError, EOFError):
-            raise ValueError(f"labels {path} is no .npy file of numbers or text: write it anew") from None
-    else:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        values = np.array([line.strip() for line in lines])
-        if len(values) and values[0].lower() in ("label", "labels", "class", "y"):
-            values = values[1:]
-    return torch.from_numpy(np.unique(values, return_inverse=True)[1])
 
 
 def _score(name: str, encoder: Any, features: list[Any], test: "Split", seed: int) -> "Result":

@@ -1,0 +1,35 @@
+"""Recordings to listen to, inside the page."""
+
+import base64
+import io
+import wave
+
+import numpy as np
+from numpy.typing import NDArray
+
+RECORDINGS = 4
+_BYTES = 2_000_000  # of all recordings of a run together
+_LONGEST = 8.0  # seconds
+
+
+def heard(rate: int, length: int, kinds: int) -> int:
+    """How many samples of each recording are heard, so that all of a run's fit into the page.
+
+    Args:
+        rate: In Hz.
+        length: Of a recording, in samples.
+        kinds: In how many versions each is heard.
+    """
+    return min(length, round(_LONGEST * rate), _BYTES // (2 * RECORDINGS * kinds))
+
+
+def as_wav(signal: NDArray[np.float32], rate: int, gain: float) -> str:
+    """A data URI of a mono recording with 16 bits a sample."""
+    integers = np.rint(np.clip(signal * gain, -1, 1) * 32767).astype("<i2")
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(integers.tobytes())
+    return f"data:audio/wav;base64,{base64.b64encode(buffer.getvalue()).decode()}"

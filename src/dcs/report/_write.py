@@ -1,0 +1,150 @@
+"""`write`: from run directories to one page."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dcs
+from dcs._checks import check_bool, check_choice, check_integer
+from dcs.report._layout import MAPS
+from dcs.report._page import GENERATOR, page_of
+from dcs.report._pictures import Pixels
+from dcs.report._runs import Run, read_runs
+from dcs.report._samples import Looked, Wanted, look, share_sheets
+from dcs.report._source import find
+from dcs.training import RunError
+from dcs.training.checkpoint import write_atomically
+
+PAGE = "report.html"
+PARTS = ("train", "test")
+_PICTURES = 6_000_000  # characters of all pictures on maps
+PathLike = str | os.PathLike[str]
+
+
+class Report(NamedTuple):
+    """What was written."""
+
+    path: Path
+    size: int  # in bytes
+    seconds: float
+    runs: list[dict[str, Any]]  # of each: its name, and what the page shows of it
+
+
+def write(
+    runs: PathLike | Sequence[PathLike],
+    out: PathLike | None = None,
+    *,
+    data: PathLike | None = None,
+    labels: PathLike | None = None,
+    root: PathLike | None = None,
+    part: str | None = None,
+    map: str | None = None,  # noqa: A002  (as the option of the command is called)
+    points: int = 10_000,
+    clusters: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Report:
+    """Write one self-contained HTML page about a run, or about several side by side.
+
+    Args:
+        runs: The directory of `dcs fit`, `dcs reproduce` or `DenoisingEncoder.save`; or several.
+        out: The file; by default report.html in the first directory.
+        data: Where the data of the runs is, if it is not where it was in training. It is read as it was then.
+        labels: A .npy file, or a text file with one label a line, of the samples to learn from.
+        root: Where root/NAME holds a known data set, if it is not where it was.
+        part: `train` or `test`; by default the test split, if there is one.
+        map: `umap` or `pca`; by default UMAP if it is installed.
+        points: Of the map, at most; of more samples, so many are drawn.
+        clusters: How many; by default as many as there are classes, or ten.
+        seed: Of the choice of points, of UMAP and of the clusters.
+        overwrite: Write over a file that is no report.
+
+    Raises:
+        RunError: A directory holds no run, or a damaged one.
+        FileExistsError: `out` is there, and is no report.
+    """
+    start = time.perf_counter()
+    folders = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(run) for run in runs]
+    if not folders:
+        raise ValueError("runs is empty: name at least one directory")
+    for name, value, choices in (("map", map, MAPS), ("part", part, PARTS)):
+        if value is not None:
+            check_choice(name, value, choices)
+    check_integer("points", points, at_least=1)
+    check_integer("seed", seed, at_least=0, at_most=2**32 - 1)
+    check_bool("overwrite", overwrite)
+    if clusters is not None:
+        check_integer("clusters", clusters, at_least=1)
+    path = folders[0] / PAGE if out is None else Path(out)
+    _check_place(path, overwrite)
+    wanted = Wanted(data, labels, root, part, map, points, clusters, seed)
+    found = read_runs(folders)
+    looked, notes = [], []
+    for run in found:
+        there, note = _look(run, wanted)
+        looked.append(there)
+        notes.append(note)
+    pictures: dict[str, Pixels] = {there.key: there.pictures for there in looked if there is not None}
+    page = page_of(found, looked, notes, share_sheets(pictures, _PICTURES)).encode()
+    write_atomically(path, page)
+    shown = [_in_short(run, there, note) for run, there, note in zip(found, looked, notes, strict=True)]
+    return Report(path, len(page), round(time.perf_counter() - start, 3), shown)
+
+
+def _look(run: Run, wanted: Wanted) -> tuple[Looked | None, str]:
+    """What there is to see of a run's samples; or nothing, and why."""
+    if not run.finished:
+        return None, "The run has no network yet: when it is finished, this part will be here."
+    encoder = dcs.load(run.folder)
+    try:
+        shown = find(
+            run,
+            encoder.shape_,
+            data=wanted.data,
+            labels=wanted.labels,
+            root=wanted.root,
+            part=wanted.part,
+            points=wanted.points,
+            seed=wanted.seed,
+        )
+    except (ValueError, OSError, ImportError) as error:
+        if wanted.data is not None or wanted.labels is not None or wanted.part is not None:
+            raise  # who names the data wants to see it
+        return None, f"The data of this run could not be read: {error}. Say where it is with --data."
+    try:
+        return look(encoder, shown, wanted), ""
+    except RunError as error:
+        return None, f"There is nothing to show of this network: {error}."
+
+
+def _check_place(path: Path, overwrite: bool) -> None:
+    """Require a file that may be written: none yet, a report, or one that may be lost."""
+    if path.is_dir():
+        raise ValueError(f"out must be a file, got the directory {path}")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"the folder of {path} does not exist: make it first")
+    if not path.exists() or overwrite:
+        return
+    with path.open("rb") as file:
+        ours = f'content="{GENERATOR}"'.encode() in file.read(2048)
+    if not ours:
+        raise FileExistsError(
+            f"{path} is there already, and is no report: name another, or pass overwrite (--overwrite)"
+        )
+
+
+def _in_short(run: Run, there: Looked | None, note: str) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "folder": str(run.folder),
+        "finished": run.finished,
+        "epochs": len(run.metrics),
+        "results": len(run.results),
+        "points": 0 if there is None else len(there.map["x"]),
+        "samples": None if there is None else there.map["of"],
+        "map": None if there is None else there.map["kind"],
+        "recordings": 0 if there is None else len(there.sounds),
+        "note": note or None,
+    }
