@@ -21,10 +21,12 @@ def charts_of(runs: list[Run]) -> list[dict[str, Any]]:
     further = [
         Chart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known - {"epoch"})
     ]
+    objectives = {str(run.settings.get("objective")) for run in runs if run.metrics}
+    apart = " Here losses of different kinds are side by side: compare their shapes, not their heights."
     return [
         {
             "title": chart.title,
-            "meaning": chart.meaning,
+            "meaning": chart.meaning + (apart if chart.title == "Loss" and len(objectives) > 1 else ""),
             "lines": [[name, called] for name, called in chart.lines if name in there],
             "deviation": chart.deviation if chart.deviation in there else None,
         }

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
 
 from dcs._optional import require
 from dcs._progress import progress
@@ -54,10 +53,13 @@ def cluster(features: Array, count: int, seed: int) -> Array:
 
 
 def _pca(features: Array) -> Array:
-    wanted = min(2, *features.shape)
-    places = PCA(wanted, svd_solver="full").fit_transform(features.astype(np.float64))
-    filled: Array = np.pad(places, ((0, 0), (0, 2 - wanted)))
-    return filled
+    """The two directions of largest variance; of one feature, itself and nothing."""
+    centred = features.astype(np.float64) - features.mean(0, dtype=np.float64)
+    directions = np.linalg.eigh(centred.T @ centred).eigenvectors[:, :-3:-1]
+    largest = np.abs(directions).argmax(0)[None]
+    directions = directions * np.sign(np.take_along_axis(directions, largest, 0))  # or either sign would do
+    places: Array = np.pad(centred @ directions, ((0, 0), (0, 2 - directions.shape[1])))
+    return places
 
 
 def _umap(features: Array, seed: int) -> Array:

@@ -66,9 +66,10 @@ def write(
         FileExistsError: `out` is there, and is no report.
     """
     start = time.perf_counter()
-    folders = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(run) for run in runs]
-    if not folders:
-        raise ValueError("runs is empty: name at least one directory")
+    folders = _folders(runs)
+    for name, value in (("out", out), ("data", data), ("labels", labels), ("root", root)):
+        if value is not None and not isinstance(value, str | os.PathLike):
+            raise TypeError(f"{name} must be a path, got {type(value).__name__}")
     for name, value, choices in (("map", map, MAPS), ("part", part, PARTS)):
         if value is not None:
             check_choice(name, value, choices)
@@ -91,6 +92,16 @@ def write(
     write_atomically(path, page)
     shown = [_in_short(run, there, note) for run, there, note in zip(found, looked, notes, strict=True)]
     return Report(path, len(page), round(time.perf_counter() - start, 3), shown)
+
+
+def _folders(runs: object) -> list[Path]:
+    """What a caller passed as runs."""
+    given = [runs] if isinstance(runs, str | os.PathLike) else runs
+    if not isinstance(given, Sequence) or not all(isinstance(run, str | os.PathLike) for run in given):
+        raise TypeError(f"runs must be a path or a list of paths, got {runs!r:.80}")
+    if not given:
+        raise ValueError("runs is empty: name at least one directory")
+    return [Path(run) for run in given]
 
 
 def _look(run: Run, wanted: Wanted) -> tuple[Looked | None, str]:

@@ -92,10 +92,10 @@ class Chart {
   show() {
     const epoch = this.epochs[this.at];
     for (const end of ["x1", "x2"]) this.cursor.setAttribute(end, this.x(epoch));
-    const values = this.series.map((one) => {
+    const values = this.series.filter((one) => one.epochs.includes(epoch)).map((one) => {
       const i = one.epochs.indexOf(epoch);
-      const spread = i >= 0 && one.deviation ? ` ± ${digits(one.deviation[i])}` : "";
-      return `${one.name} ${i < 0 ? "–" : digits(one.values[i])}${spread}`;
+      const spread = one.deviation ? ` ± ${digits(one.deviation[i])}` : "";
+      return `${one.name} ${digits(one.values[i])}${spread}`;
     });
     const text = `Epoch ${epoch}: ${values.join("; ")}`;
     this.reading.textContent = text;

@@ -18,8 +18,13 @@ class MapTools {
     const kinds = { umap: "UMAP, which keeps neighbours together", pca: "PCA, the two directions in which features differ most" };
     const some = data.x.length < data.of ? `${data.x.length} of ${data.of} samples, drawn at random` : `all ${data.of} samples`;
     const remark = data.remark ? ` (${data.remark})` : "";
-    return element("p", { class: "quiet" }, `The ${data.part} split: ${some}. Its ${data.features} features are laid out by ${kinds[data.kind]}${remark}. ` +
+    const words = element("p", { class: "quiet" }, `The ${data.part} split: ${some}. Its ${data.features} features are laid out by ${kinds[data.kind]}${remark}. ` +
       "Clusters are groups that k-means finds in the features.");
+    const hints = ["Point at a sample, or tap it, to see it. Press a colour of the legend to list its samples.",
+      "With Lasso, draw a line round samples to list them. Of several runs on the same data, the same samples are marked on all maps.",
+      "By keyboard: arrows go from sample to sample, Enter lists its nearest, + and − zoom, 0 shows all, Escape ends a choice.",
+      "The wheel zooms once the map was clicked, or with Ctrl; what was enlarged can be dragged."];
+    return element("div", {}, words, element("details", {}, element("summary", {}, "How to use the map"), element("ul", {}, ...hints.map((text) => element("li", {}, text)))));
   }
 
   tools(data) {

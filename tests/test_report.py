@@ -1,0 +1,632 @@
+"""`dcs report` and `dcs.report.write`: what is on the page, and that text stays text."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+import shutil
+import sys
+import wave
+from html.parser import HTMLParser
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import dcs
+from dcs import data, experiments, report
+from dcs.report import _layout, _sheets, _sounds
+from dcs.report._curves import _thinned
+from dcs.report._html import embed_json, join, tag
+from dcs.report._pictures import Painter, find_painter
+from dcs.report._samples import STRIP
+from dcs.training import RunError
+from test_cli_fit import QUICK, inside
+
+pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")  # so few steps
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"'`--><b>",
+    "😀 <!-- \u2028 x",
+    "</script><img src=x onerror=alert(1)>",
+]
+HOSTILE += ["a" * 5000 + "<b>" + "ü" * 4997]
+
+
+class Page(HTMLParser):
+    """A page as a browser would see it: its elements, its text, and its data."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = Path(path).read_text(encoding="utf-8")
+        self.tags, self.text, self.raw, self.inside = [], [], {}, ""
+        self.feed(self.source)
+        self.data = json.loads(self.raw["data"])
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append((name, dict(attributes)))
+        self.inside = name if name in ("script", "style") else ""
+        if name == "script" and dict(attributes).get("id"):
+            self.inside = dict(attributes)["id"]
+
+    def handle_endtag(self, name):
+        self.inside = ""
+
+    def handle_data(self, text):
+        if self.inside:
+            self.raw[self.inside] = self.raw.get(self.inside, "") + text
+        else:
+            self.text.append(text)
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    arguments = ("--noise", "gaussian:0.3", "--data-seed", 3, "--out", out, "--epochs", 4, *QUICK)
+    assert inside("fit", "digits", *arguments).returncode == 0
+    assert inside("evaluate", out, "--protocol", "linear,denoising").returncode == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(run, tmp_path_factory):
+    return Page(report.write(run, tmp_path_factory.mktemp("page") / "page.html", map="pca").path)
+
+
+def test_the_page_says_what_the_run_was(page, run):
+    assert "learnt 10 features of a sample, without labels, from 1,200 samples of digits" in page.words
+    assert "to which noise was added (gaussian:0.3)" in page.words
+    assert "training.batch_size 64" in page.words
+    assert f"versions.torch {torch.__version__}" in page.words
+    encoder, digits = dcs.load(run), data.load("digits", noise=("gaussian", 0.3), seed=3)
+    lines = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    assert f"linear {lines[0]['score']:.2f}" in page.words
+    rows = np.rint(np.linspace(0, 596, 512)).astype(int)  # those that are compared
+    clean = digits.test.clean[rows].flatten(1)
+    cosine = torch.cosine_similarity(clean, torch.from_numpy(encoder.denoise(digits.test))[rows].flatten(1))
+    assert page.data["runs"][0]["strips"]["mean_cosines"][1] == pytest.approx(float(cosine.mean()), abs=1e-4)
+
+
+def test_each_heading_is_followed_by_what_it_shows(page):
+    names = [name for name, _ in page.tags if name in ("section", "h2", "p", "div", "table", "article")]
+    sections = [i for i, name in enumerate(names) if name == "section"]
+    assert len(sections) == 5
+    assert all(names[i + 1 : i + 3] == ["h2", "p"] for i in sections)
+
+
+def test_the_curves_are_the_metrics(page, run):
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = page.data["runs"][0]["lines"]
+    for name in ("loss", "validation_loss", "learning_rate", "k", "snr", "feature_spread"):
+        assert lines[name] == pytest.approx([line[name] for line in metrics], rel=1e-5)
+    assert lines["epoch"] == [1, 2, 3, 4]
+    titles = [chart["title"] for chart in page.data["charts"]]
+    assert titles[:3] == ["Loss", "Learning rate", "Expected cosine k"]
+    assert {"Signal-to-noise ratio", "Spread of the features (collapse)"} <= set(titles)
+    assert "digits: all metrics" in page.words
+
+
+def test_the_map_has_every_sample_with_label_cluster_and_snr(page):
+    digits, shown = data.load("digits", noise=("gaussian", 0.3), seed=3), page.data["runs"][0]["map"]
+    assert shown["labels"] == digits.test.y.tolist()
+    assert shown["rows"] == list(range(597))
+    assert (shown["part"], shown["of"], shown["names"]) == ("test", 597, None)
+    clean = digits.test.clean
+    snr = [float(s.norm() / (x - s).norm()) for x, s in zip(digits.test.x, clean, strict=True)]
+    assert shown["snr"] == pytest.approx(snr, abs=1e-3)
+    assert sorted(set(shown["clusters"])) == list(range(10))
+    counts = np.bincount(shown["clusters"])
+    assert (np.diff(counts) <= 0).all()
+
+
+def pictures_of(sheets):
+    """Cut the sheets of a page into pictures again."""
+    width, height = sheets["tile"]
+    found = []
+    for source in sheets["sources"]:
+        image = np.asarray(Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))))
+        for number in range(sheets["size"]):
+            row, column = divmod(number, sheets["columns"])
+            y, x = row * sheets["step"][1], column * sheets["step"][0]
+            if y + height <= image.shape[0]:
+                found.append(image[y : y + height, x : x + width])
+    return np.stack(found)
+
+
+def test_pictures_are_the_samples(page):
+    digits, shown = data.load("digits", noise=("gaussian", 0.3), seed=3), page.data["runs"][0]
+    found = pictures_of(page.data["sheets"][shown["map"]["sheets"]])[:597]
+    assert (found == np.rint(255 * digits.test.x.clamp(0, 1).numpy()).astype(np.uint8)).all()
+    strips = shown["strips"]
+    assert strips["rows"] == ["noisy", "denoised", "clean"]
+    rows = [int(name.removeprefix("row ")) for name in strips["names"]]
+    clean = pictures_of(strips["sheets"])[2 * STRIP : 3 * STRIP]
+    assert (clean == np.rint(255 * digits.test.clean[rows].numpy()).astype(np.uint8)).all()
+
+
+def test_nothing_is_loaded_from_elsewhere(page):
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; ")
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(page.raw[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    places = [value for _, a in page.tags for key, value in a.items() if key in ("src", "href")]
+    assert all(place.startswith(("data:", "#")) for place in places)
+    assert not any(key.startswith("on") or key == "style" for _, a in page.tags for key in a)
+    assert "innerHTML" not in page.raw["script"].replace("there is no innerHTML", "")
+    assert [a.get("type") for name, a in page.tags if name == "script"] == ["application/json", None]
+
+
+def test_text_from_data_stays_text(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b,c,label"]
+    for number in range(60):
+        quoted = HOSTILE[number % len(HOSTILE)].replace('"', '""')
+        lines.append(",".join(f"{value:.3f}" for value in rng.normal(size=3)) + f',"{quoted}"')
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "<img src=x onerror=alert(1)>"
+    arguments = ("--label", "label", "--objective", "mse", "--out", out, "--epochs", 1, *QUICK)
+    fitted = inside("fit", tmp_path / "table.csv", *arguments)
+    assert fitted.returncode == 0, fitted.stderr
+    made = inside("report", out, "--map", "pca")
+    assert made.returncode == 0, made.stderr
+    page = Page(out / "report.html")
+    names = [name for name, _ in page.tags]
+    assert not {"img", "b"} & set(names)
+    assert names.count("script") == 2
+    assert sorted(page.data["runs"][0]["map"]["classes"]) == sorted(HOSTILE)
+    assert page.data["runs"][0]["name"] == out.name
+    assert out.name in page.words
+    assert page.data["runs"][0]["strips"]["kind"] == "profile"
+    assert page.data["runs"][0]["map"]["snr"] is None  # nothing says how noisy it is
+    assert "<script>alert" not in page.source
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(), st.text())
+def test_any_text_comes_back_out_of_html_and_json(inside, attribute):
+    class Reader(HTMLParser):
+        found: list
+
+        def handle_starttag(self, name, attributes):
+            self.found.append((name, attributes))
+
+        def handle_data(self, text):
+            self.found.append(text)
+
+    reader = Reader()
+    reader.found = []
+    reader.feed(join(tag("p", inside, title=attribute)) + "<i>")
+    reader.close()
+    text = "".join(part for part in reader.found if isinstance(part, str))
+    tags = [part for part in reader.found if not isinstance(part, str)]
+    assert text == inside
+    assert tags == [("p", [("title", attribute)]), ("i", [])]
+    written = embed_json({inside: attribute})
+    assert json.loads(written) == {inside: attribute}
+    assert written.isascii()
+    assert not set("<>&") & set(written)
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(run, tmp_path):
+    odd = tmp_path / b"run\xff".decode("utf-8", "surrogateescape")
+    shutil.copytree(run, odd)
+    page = Page(report.write(odd, map="pca", points=20).path)
+    assert "What was learnt: run?" in page.words
+
+
+def test_several_runs_share_the_pictures_of_the_same_data(run, tmp_path):
+    other = tmp_path / "digits"
+    shutil.copytree(run, other)
+    written = report.write([run, other], tmp_path / "both.html", map="pca")
+    page = Page(written.path)
+    assert len(page.data["sheets"]) == 1
+    assert [one["name"] for one in page.data["runs"]] == [str(run), str(other)]  # as their names are equal
+    assert sum(a.get("class") == "map" for _, a in page.tags) == 2
+    assert [one["points"] for one in written.runs] == [597, 597]
+
+
+def test_an_unfinished_run_gets_a_page(run, tmp_path):
+    unfinished = tmp_path / "half"
+    unfinished.mkdir()
+    shutil.copy(run / "config.json", unfinished)
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (unfinished / "metrics.jsonl").write_text(
+        "".join(lines[:2]) + lines[2][:20]
+    )  # the third is being written
+    written = report.write(unfinished)
+    assert written.path == unfinished / "report.html"
+    page = Page(written.path)
+    assert "It is not finished: 2 of 4 epochs are there" in page.words
+    assert page.words.count("The run has no network yet") == 2
+    assert page.data["runs"][0]["lines"]["epoch"] == [1, 2]
+    (unfinished / "metrics.jsonl").unlink()
+    page = Page(report.write(unfinished).path)
+    assert "No epoch is finished yet" in page.words
+    assert page.data["charts"] == []
+
+
+def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
+    samples = data.load("digits").train.x[:80].numpy()
+    np.save(tmp_path / "x.npy", samples)
+    out = tmp_path / "run"
+    assert inside("fit", tmp_path / "x.npy", "--out", out, "--epochs", 1, *QUICK).returncode == 0
+    (tmp_path / "x.npy").rename(tmp_path / "moved.npy")
+    gone = inside("report", out, "--map", "pca")
+    assert gone.returncode == 0
+    assert "The data of this run could not be read" in gone.stderr
+    assert "Say where it is with --data" in Page(out / "report.html").words
+    (tmp_path / "y.txt").write_text("".join(f"kind {i % 3}\n" for i in range(80)))
+    named = inside(
+        *(
+            "report",
+            out,
+            "--data",
+            tmp_path / "moved.npy",
+            "--labels",
+            tmp_path / "y.txt",
+            "--map",
+            "pca",
+            "--json",
+        )
+    )
+    assert named.returncode == 0, named.stderr
+    described = json.loads(named.stdout)
+    assert described["runs"][0]["points"] == 80
+    assert described["bytes"] == Path(described["path"]).stat().st_size
+    shown = Page(out / "report.html").data["runs"][0]["map"]
+    assert shown["classes"] == ["kind 0", "kind 1", "kind 2"]
+    assert shown["labels"] == [i % 3 for i in range(80)]
+    assert shown["about_snr"] == "as dCS estimates it"
+    wrong = inside("report", out, "--data", tmp_path / "nowhere.npy")
+    assert wrong.returncode == 1
+    assert "nowhere.npy" in wrong.stderr
+
+
+def test_a_saved_encoder_has_a_page_too(tmp_path):
+    x = data.load("digits").train.x[:100].numpy()
+    encoder = dcs.DenoisingEncoder(max_epochs=2, network_options={"hidden": (8,)}, random_state=0).fit(x)
+    encoder.save(tmp_path / "saved")
+    page = Page(report.write(tmp_path / "saved").path)
+    assert "does not say what it was trained on" in page.words
+    np.save(tmp_path / "x.npy", x)
+    written = report.write(tmp_path / "saved", data=tmp_path / "x.npy", map="pca")
+    assert written.runs[0]["points"] == 100
+
+
+def test_of_more_samples_a_fixed_choice_is_shown_and_nothing_else_is_read(run, tmp_path, monkeypatch):
+    class OnDisk(data.Samples):
+        def __init__(self, x):
+            self.x, self.shape, self.seen = x, tuple(x.shape), []
+
+        def read(self, indices):
+            self.seen += list(indices)
+            assert len(indices) <= 512
+            return self.x[list(indices)]
+
+    samples = OnDisk(data.load("digits").train.x)
+    loaded = data.Dataset("on disk", data.Split(samples))
+    monkeypatch.setattr("dcs.report._source.load_data", lambda *_: loaded)
+    written = report.write(run, tmp_path / "a.html", map="pca", points=50)
+    shown = Page(written.path).data["runs"][0]["map"]
+    assert (len(shown["rows"]), shown["of"], shown["part"]) == (50, 1200, "train")
+    assert set(samples.seen) == set(shown["rows"])
+    again = report.write(run, tmp_path / "b.html", map="pca", points=50)
+    assert again.path.read_bytes() == written.path.read_bytes()
+    other = report.write(run, tmp_path / "c.html", map="pca", points=50, seed=1)
+    assert Page(other.path).data["runs"][0]["map"]["rows"] != shown["rows"]
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    out = tmp_path_factory.mktemp("experiment") / "expt0"
+    trials = experiments.plan(
+        *("expt0", "smoke"), methods=["mse", "dcs"], protocols=["linear"], trials=2, epochs=1, train_size=128
+    )
+    experiments.carry_out(trials, out)
+    return out
+
+
+def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
+    results = experiment / "results.jsonl"
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    page = Page(report.write(experiment, map="pca").path)
+    assert f"An experiment of {len(lines)} trials" in page.words
+    assert "this page shows digits-0.3-dcs-default-train128-1epochs-0" in page.words
+    assert len(page.data["runs"][0]["map"]["x"]) == 597
+    assert f"All {len(lines)} trials" in page.words
+    renamed = tmp_path / "mnist"  # as if it had been the paper's data
+    renamed.mkdir()
+    with (renamed / "results.jsonl").open("w") as file:
+        file.writelines(json.dumps({**line, "dataset": "mnist"}) + "\n" for line in lines)
+    page = Page(report.write(renamed).path)
+    for method in ("mse", "dcs"):
+        mean, deviation = experiments.published("expt0", "mnist", 0.3, method, "linear")
+        assert f"{mean:.2f} ± {deviation:.2f}" in page.words
+    assert "It has no training to show yet" in page.words
+
+
+def test_a_training_of_an_experiment_knows_its_trial(experiment):
+    one = experiment / "runs" / "digits-0.3-dcs-default-train128-1epochs-1"
+    page = Page(report.write(one, map="pca").path)
+    assert "All 1 trials" in page.words or "Every trial" in page.words
+    assert page.data["runs"][0]["strips"]["rows"] == ["noisy", "denoised", "clean"]
+
+
+def test_recordings_can_be_seen_and_heard(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "sounds" / ("low", "high")[number % 2] / f"{number:02d}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tone = np.sin(np.arange(1024) * (0.2, 0.7)[number % 2])
+        soundfile.write(path, 0.3 * tone + 0.1 * rng.normal(size=1024), 8000, subtype="FLOAT")
+    networks = {
+        "vit": ("--set", 'network_options={"width": 24, "depth": 1}', "--components", 24),
+        "waveunet": ("--set", 'network_options={"width": 8, "depth": 2}', "--components", 8),
+    }
+    for network, further in networks.items():
+        out = tmp_path / network
+        arguments = ("--network", network, "--epochs", 1, "--threads", 1, *further)
+        fitted = inside("fit", tmp_path / "sounds", "--out", out, *arguments)
+        assert fitted.returncode == 0, fitted.stderr
+    page = Page(report.write([tmp_path / name for name in networks], map="pca").path)
+    for one in page.data["runs"]:
+        assert one["strips"]["kind"] == "spectrogram"
+        assert one["map"]["classes"] == ["high", "low"]
+        assert sorted(one["map"]["names"])[0] == "high/01.wav"
+    players = [a["src"] for name, a in page.tags if name == "audio"]
+    assert len(players) == 4 + 2 * 4  # a spectrogram cannot be heard
+    first = next(name for name in page.data["runs"][1]["strips"]["names"])
+    with wave.open(io.BytesIO(base64.b64decode(players[4].partition(",")[2]))) as heard:
+        assert (heard.getframerate(), heard.getnframes(), heard.getnchannels()) == (8000, 1024, 1)
+        signal = np.frombuffer(heard.readframes(1024), "<i2").astype(float)
+    recorded, _ = soundfile.read(tmp_path / "sounds" / first)
+    assert np.corrcoef(signal, recorded)[0, 1] > 0.999
+
+
+def test_a_report_is_replaced_and_nothing_else_is(run, tmp_path):
+    out = tmp_path / "page.html"
+    assert inside("report", run, "--out", out, "--map", "pca", "--points", 30).returncode == 0
+    assert inside("report", run, "--out", out, "--map", "pca", "--points", 30).returncode == 0
+    out.write_text("<p>mine")
+    refused = inside("report", run, "--out", out, "--map", "pca", "--points", 30)
+    assert refused.returncode == 1
+    assert "is no report: name another, or pass overwrite (--overwrite)" in refused.stderr
+    assert out.read_text() == "<p>mine"
+    assert inside("report", run, "--out", out, "--map", "pca", "--points", 30, "--overwrite").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_open_shows_the_page(run, tmp_path):
+    with mock.patch("webbrowser.open", return_value=True) as opened:
+        assert inside("report", run, "--out", tmp_path / "a.html", "--map", "pca", "--open").returncode == 0
+    opened.assert_called_once_with((tmp_path / "a.html").as_uri())
+    with mock.patch("webbrowser.open", return_value=False):
+        made = inside("report", run, "--out", tmp_path / "a.html", "--map", "pca", "--open")
+    assert "open it" in made.stderr.replace(f"open {tmp_path / 'a.html'} yourself", "open it")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"runs": []}, ValueError, "runs is empty"),
+        ({"runs": 3}, TypeError, "runs must be a path or a list of paths"),
+        ({"runs": [None]}, TypeError, "runs must be"),
+        ({"runs": "nowhere"}, RunError, "nowhere is no directory"),
+        ({"out": 3}, TypeError, "out must be a path"),
+        ({"out": "."}, ValueError, "out must be a file"),
+        ({"out": "nowhere/a.html"}, ValueError, "does not exist"),
+        ({"data": 3}, TypeError, "data must be a path"),
+        ({"labels": 3}, TypeError, "labels must be a path"),
+        ({"labels": "missing.npy"}, OSError, "missing.npy"),
+        ({"root": 3}, TypeError, "root must be a path"),
+        ({"part": "both"}, ValueError, "part must be one of train, test"),
+        ({"map": "tsne"}, ValueError, "map must be one of umap, pca"),
+        ({"points": 0}, ValueError, "points must be at least 1"),
+        ({"clusters": 0}, ValueError, "clusters must be at least 1"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"overwrite": 1}, TypeError, "overwrite must be True or False"),
+    ],
+)
+def test_bad_arguments_are_named(run, tmp_path, options, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        report.write(**{"runs": run, "out": tmp_path / "a.html", "map": "pca", **options})
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_directories_that_are_no_runs_are_refused(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        report.write(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(RunError, match=re.escape("config.json cannot be used")):
+        report.write(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(RunError, match="no settings by name"):
+        report.write(tmp_path)
+
+
+def test_a_network_that_diverged_is_said(run, tmp_path):
+    with mock.patch(
+        "dcs.DenoisingEncoder.denoise", lambda _, part: np.full(part.x.shape, np.nan, np.float32)
+    ):
+        written = report.write(run, tmp_path / "a.html", map="pca")
+    assert "the network has diverged" in written.runs[0]["note"]
+
+
+def test_help_has_an_example():
+    assert "Example: dcs report run" in inside("report", "--help").stdout
+    assert inside("report").returncode == 2
+
+
+# The parts.
+
+
+@pytest.mark.parametrize("colours", [(), (3,)])
+def test_sheets_hold_pictures_exactly_or_nearly(colours):
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (2600, 24, 20, *colours)).astype(np.uint8)  # more than a sheet
+    exact = _sheets.pack(pictures, 10**9)
+    assert (pictures_of(exact)[:2600] == pictures).all()
+    budget = sum(map(len, exact["sources"])) // 3
+    smaller = _sheets.pack(pictures, budget)
+    assert sum(map(len, smaller["sources"])) <= budget
+    assert smaller["sources"][0].startswith("data:image/jpeg")
+    smooth = np.repeat(np.linspace(0, 255, 2600).astype(np.uint8), 120).reshape(2600, 12, 10)
+    nearly = _sheets._encode(smooth, 75)
+    assert (
+        np.abs(pictures_of(nearly)[:2600].astype(int) - smooth).max() <= 3
+    )  # neighbours do not shine through
+
+
+def test_ten_thousand_noisy_pictures_fit_into_a_page():
+    pictures = np.random.default_rng(0).integers(0, 256, (10_000, 28, 28)).astype(np.uint8)  # the worst case
+    assert sum(map(len, _sheets.pack(pictures, 6_000_000)["sources"])) <= 6_000_000
+
+
+def test_images_are_drawn_from_black_to_white():
+    x = torch.tensor([[[0.0, 0.5], [1.0, 2.0]]])
+    assert Painter("image", 0, 1).paint(x, 32).tolist() == [[[0, 128], [255, 255]]]
+    large = torch.rand(2, 3, 64, 32, generator=torch.Generator().manual_seed(0))
+    painted = Painter("image", 0, 1).paint(large, 32)
+    assert painted.shape == (2, 32, 16, 3)
+    mean = large.reshape(2, 3, 32, 2, 16, 2).mean((3, 5)).permute(0, 2, 3, 1).numpy()  # of 2 x 2 pixels
+    assert np.abs(painted - 255 * mean).max() <= 0.51
+    assert Painter("image", 0, 1).paint(torch.rand(1, 5, 8, 8), 32).shape == (1, 8, 8)
+
+
+def test_profiles_are_bars_from_zero():
+    painted = Painter("profile", -1, 1).paint(torch.tensor([[1.0, -1.0, 0.5, 0.0]]), 32)[0]
+    height, width = painted.shape
+    bars = painted[:, :: width // 4] > 0
+    assert bars.sum(0).tolist() == [height // 2, height // 2, height // 4, 0]
+    assert bars[: height // 2, 0].all()
+    assert bars[height // 2 :, 1].all()
+    assert Painter("profile", 0, 1).paint(torch.rand(2, 500), 32).shape == (2, 32, 48)
+
+
+def test_what_is_black_and_white_follows_the_data():
+    images = torch.rand(20, 8, 8, generator=torch.Generator().manual_seed(0))
+    noisy = images + torch.randn(20, 8, 8, generator=torch.Generator().manual_seed(1))
+    assert find_painter(data.Split(noisy, clean=images), None, None)[:3] == ("image", 0.0, 1.0)
+    low, high = find_painter(data.Split(100 * noisy), None, None)[1:3]
+    assert (low, high) == pytest.approx(tuple(np.quantile(100 * noisy.numpy(), [0.01, 0.99])), rel=1e-5)
+    low, high = find_painter(data.Split(torch.zeros(3, 8, 8)), None, None)[1:3]
+    assert low < 0 < high
+    sound = find_painter(data.Split(torch.randn(3, 600)), None, 8000)
+    assert sound.kind == "spectrogram"
+    assert sound.paint(sound.levels(torch.randn(3, 600)), 32).shape[0] == 3
+    assert find_painter(data.Split(torch.randn(3, 600)), None, None).kind == "profile"
+
+
+def test_the_map_by_pca_is_that_of_the_largest_directions():
+    z = np.random.default_rng(0).normal(size=(50, 5)) * [1, 5, 2, 0.1, 1]
+    places, kind, remark = _layout.lay_out(z, "pca", 0)
+    assert (kind, remark) == ("pca", "")
+    left, values, _ = np.linalg.svd(z - z.mean(0), full_matrices=False)
+    expected = left[:, :2] * values[:2]
+    for found, wanted in zip(places.T, expected.T, strict=True):
+        assert abs(np.corrcoef(found, wanted)[0, 1]) == pytest.approx(1)
+    assert places.min(0).tolist() == [0, 0]
+    assert places.max() == 1
+    for flat in (z[:, :1], np.ones((4, 3)), z[:1]):
+        assert np.isfinite(_layout.lay_out(flat, "pca", 0)[0]).all()
+    assert _layout.lay_out(z[:5], "umap", 0)[1:] == ("pca", "5 samples are too few for UMAP")
+
+
+def test_without_umap_there_is_a_map_all_the_same():
+    with mock.patch.dict(sys.modules, {"umap": None}):
+        _, kind, remark = _layout.lay_out(np.eye(30), None, 0)
+        with pytest.raises(ImportError, match=re.escape("dcs-learn[clustering]")):
+            _layout.lay_out(np.eye(30), "umap", 0)
+    assert kind == "pca"
+    assert "UMAP" in remark
+
+
+def test_umap_is_shown_how_far_it_is():
+    """A stand-in for UMAP, which takes a while: it reports as tqdm does."""
+    told = []
+
+    class Stand:
+        def __init__(self, tqdm_kwds, n_epochs, **_):
+            self.bar, self.epochs = tqdm_kwds, n_epochs
+
+        def fit_transform(self, z):
+            tqdm = pytest.importorskip("tqdm").tqdm
+            for _ in tqdm(range(self.epochs), **{**self.bar, "mininterval": 0}):
+                pass
+            return z[:, :2]
+
+    class Bar:
+        def __enter__(self):
+            return told.append
+
+        def __exit__(self, *_):
+            return False
+
+    with (
+        mock.patch.dict(sys.modules, {"umap": mock.Mock(UMAP=Stand)}),
+        mock.patch("dcs.report._layout.progress", return_value=Bar()),
+    ):
+        _layout.lay_out(np.random.default_rng(0).normal(size=(40, 3)), "umap", 0)
+    assert sum(told) == 200
+    assert len(told) > 10
+
+
+def test_clusters_are_found_and_numbered_by_size():
+    rng = np.random.default_rng(0)
+    centres = np.repeat([[0, 0], [50, 0], [0, 50]], [10, 30, 20], axis=0)
+    found = _layout.cluster(centres + rng.normal(size=(60, 2)), 3, 0)
+    assert found.tolist() == [2] * 10 + [0] * 30 + [1] * 20
+    assert set(_layout.cluster(np.ones((5, 2)), 3, 0)) == {0}  # a network that collapsed
+
+
+def test_recordings_fit_into_the_page():
+    for rate, length, kinds in ((44_100, 220_500, 2), (8_000, 100, 3), (192_000, 10**7, 1)):
+        count = _sounds.heard(rate, length, kinds)
+        assert 0 < count <= length
+        assert 2 * count * kinds * _sounds.RECORDINGS <= 2_000_000
+    signal = np.sin(np.arange(100, dtype=np.float32))
+    with wave.open(
+        io.BytesIO(base64.b64decode(_sounds.as_wav(signal, 8000, 2.0).partition(",")[2]))
+    ) as heard:
+        read = np.frombuffer(heard.readframes(100), "<i2")
+    assert np.abs(read / 32767 - np.clip(2 * signal, -1, 1)).max() < 1e-4
+
+
+@given(st.integers(0, 5000), st.integers(2, 300))
+def test_of_many_epochs_some_are_kept_with_both_ends(n, most):
+    rows = _thinned(n, most)
+    assert len(rows) <= max(most, 0)
+    assert rows == sorted(set(rows))
+    if n:
+        assert (rows[0], rows[-1]) == (0, n - 1)
+
+
+def test_text_can_be_read_in_both_themes():
+    """The contrast of WCAG, level AA: 4.5 for text."""
+    style = (Path(report.__file__).parent / "assets" / "page.css").read_text()
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    blocks = re.findall(r"color-scheme: \w+;\s*(--[^}]*)}", style)
+    assert len(blocks) == 3
+    for block in blocks:
+        colours = dict(re.findall(r"--(\w+): (#\w{6})", block))
+        for text in ("text", "quiet", "accent", "good", "warn"):
+            for back in ("back", "card", *(["note"] if text == "text" else [])):
+                light, dark = sorted((luminance(colours[text]), luminance(colours[back])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, back)
