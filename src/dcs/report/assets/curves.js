@@ -23,7 +23,7 @@ class Chart {
       "aria-valuemax": this.epochs[this.at], onkeydown: (event) => this.key(event),
       onpointermove: (event) => this.point(event), onpointerdown: (event) => this.point(event),
     }, this.svg);
-    this.node = element("figure", { class: "chart" }, element("h4", {}, chart.title),
+    this.node = element("figure", { class: "chart" }, element("h3", {}, chart.title),
       element("figcaption", {}, chart.meaning), this.handle, this.legend(), this.reading);
     redraws.add(() => this.draw());
   }
@@ -128,9 +128,9 @@ class Chart {
 
 // Round numbers from low to high.
 function ticks(low, high, count) {
-  const rough = (high - low) / count || 1;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
+  const span = high - low || 1;
+  const power = 10 ** Math.floor(Math.log10(span / count));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).reduce((a, b) => (span / b >= count - 1 ? b : a));
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i += 1) found.push(Number((i * step).toPrecision(12)));
   return found;

@@ -16,6 +16,7 @@ class FeatureMap {
     this.view = { zoom: 1, x: 0, y: 0 };
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map",
       "aria-label": `Map of ${this.count} samples. Arrow keys go from sample to sample, Enter lists the nearest ones, plus and minus zoom, 0 shows all, Escape ends a choice.` });
+    this.layer = element("canvas");
     this.tip = element("div", { class: "tip", hidden: true });
     this.spoken = element("div", { class: "reading", role: "status" }, "Point at a sample, or focus the map and use the arrow keys.");
     maps.push(this);
@@ -52,56 +53,72 @@ class FeatureMap {
     return [this.left + this.unit * this.data.x[i] * zoom + x, this.top - this.unit * this.data.y[i] * zoom + y];
   }
 
+  // Take the size of the screen, and find how large the map can be in it.
   fit() {
-    const ratio = devicePixelRatio || 1;
+    this.ratio = devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
     this.height = this.canvas.clientHeight;
-    this.canvas.width = this.width * ratio;
-    this.canvas.height = this.height * ratio;
+    for (const canvas of [this.canvas, this.layer]) {
+      canvas.width = this.width * this.ratio;
+      canvas.height = this.height * this.ratio;
+    }
     const across = this.data.x.reduce((a, b) => Math.max(a, b), 1);
     const up = this.data.y.reduce((a, b) => Math.max(a, b), 1);
     this.unit = Math.min((this.width - 40) / across, (this.height - 40) / up);
     this.left = (this.width - this.unit * across) / 2;
     this.top = this.height - (this.height - this.unit * up) / 2;
-    const context = this.canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    return context;
+    this.radius = Math.min(Math.max(60 / Math.sqrt(this.count), 1.6), 5) * Math.min(Math.sqrt(this.view.zoom), 3);
   }
 
+  // Draw all points, on a layer of their own: the ring of a point and the lasso come above it.
   draw() {
-    const context = this.fit();
-    context.clearRect(0, 0, this.width, this.height);
-    const radius = Math.min(Math.max(60 / Math.sqrt(this.count), 1.6), 5) * Math.min(Math.sqrt(this.view.zoom), 3);
-    const colours = new Map();
-    for (let i = 0; i < this.count; i += 1) {
-      const key = this.chosen && !this.chosen.has(i) ? "" : this.colour(i);
-      if (!colours.has(key)) colours.set(key, []);
-      colours.get(key).push(i);
-    }
-    const dots = (points, style, alpha) => {
-      context.globalAlpha = alpha;
-      context.fillStyle = style;
-      context.beginPath();
-      for (const i of points) {
-        const [x, y] = this.place(i);
-        if (x < -9 || y < -9 || x > this.width + 9 || y > this.height + 9) continue;
-        context.moveTo(x + radius, y);
-        context.arc(x, y, radius, 0, 7);
-      }
-      context.fill();
+    this.fit();
+    if (!this.width || !this.height) return; // nothing is shown, as while a page is being printed
+    const context = this.layer.getContext("2d");
+    const stamps = new Map(); // a dot of each colour, as to copy one is quicker than to draw it
+    const pale = this.stamp(cssColour("quiet"), 0.15);
+    const reach = this.radius * this.ratio + 1;
+    const put = (i, stamp) => {
+      const [x, y] = this.place(i);
+      if (x > -9 && y > -9 && x < this.width + 9 && y < this.height + 9) context.drawImage(stamp, x * this.ratio - reach, y * this.ratio - reach);
     };
-    dots(colours.get("") || [], cssColour("quiet"), 0.15); // what is not chosen, below
-    for (const [style, points] of colours) if (style) dots(points, style, 0.85);
-    context.globalAlpha = 1;
-    this.outline(context, radius);
+    const all = [...this.data.x.keys()];
+    if (this.chosen) for (const i of all) if (!this.chosen.has(i)) put(i, pale);
+    for (const i of this.chosen || all) {
+      const colour = this.colour(i);
+      if (!stamps.has(colour)) stamps.set(colour, this.stamp(colour, 0.85));
+      put(i, stamps.get(colour));
+    }
+    this.refresh();
   }
 
-  outline(context, radius) {
+  stamp(colour, alpha) {
+    const size = Math.ceil(2 * this.radius * this.ratio + 2);
+    const canvas = element("canvas", { width: size, height: size });
+    const context = canvas.getContext("2d");
+    context.globalAlpha = alpha;
+    context.fillStyle = colour;
+    context.arc(this.radius * this.ratio + 1, this.radius * this.ratio + 1, this.radius * this.ratio, 0, 7);
+    context.fill();
+    return canvas;
+  }
+
+  refresh() {
+    if (!this.layer.width || !this.layer.height) return;
+    const context = this.canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.layer, 0, 0);
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    this.outline(context);
+  }
+
+  outline(context) {
     context.strokeStyle = cssColour("text");
     context.lineWidth = 2;
     if (this.focus >= 0) {
       context.beginPath();
-      context.arc(...this.place(this.focus), radius + 4, 0, 7);
+      context.arc(...this.place(this.focus), this.radius + 4, 0, 7);
       context.stroke();
     }
     if (this.lasso.length > 1) {
@@ -185,7 +202,7 @@ class FeatureMap {
   look(i) {
     if (i === this.focus && !this.tip.hidden) return;
     this.focus = i;
-    this.draw();
+    this.refresh();
     if (i < 0) {
       this.hide();
       return;

@@ -28,7 +28,7 @@ class MapTools {
   }
 
   tools(data) {
-    const kinds = { label: data.labels && "label", cluster: "cluster", snr: data.snr && data.about_snr && `SNR, ${data.about_snr}` };
+    const kinds = { label: data.labels && "label", cluster: "cluster", snr: data.snr && "SNR" };
     const options = Object.entries(kinds).filter(([, text]) => text).map(([value, text]) => element("option", { value, selected: value === this.map.by }, text));
     this.by = element("select", { onchange: () => this.colour(this.by.value) }, ...options);
     const tool = (name, text) => element("button", { type: "button", "aria-pressed": String(name === this.map.tool), "data-tool": name, onclick: () => this.take(name) }, text);
@@ -82,7 +82,8 @@ class MapTools {
     }
     const order = [...this.map.data.x.keys()].filter((i) => this.map.data.snr[i] !== null).sort((a, b) => this.map.data.snr[a] - this.map.data.snr[b]);
     const some = (text, points) => element("button", { type: "button", onclick: () => this.show(points, `with ${text}`) }, `List those with ${text}`);
-    return [scale, element("div", { class: "ends" }, element("span", {}, `${digits(low)}, noisy`), element("span", {}, `${digits(high)}, clean`)),
+    const about = element("p", { class: "quiet" }, `Signal-to-noise ratio of each sample, ${this.map.data.about_snr}: at 1, signal and noise are equally strong.`);
+    return [about, scale, element("div", { class: "ends" }, element("span", {}, `${digits(low)}, noisy`), element("span", {}, `${digits(high)}, clean`)),
       element("div", { class: "tools" }, some("the least SNR", order.slice(0, AT_ONCE)), some("the largest SNR", order.slice(-AT_ONCE).reverse()))];
   }
 
@@ -108,7 +109,7 @@ class MapTools {
     const text = element("textarea", { readonly: true, "aria-label": "The samples as text" });
     const full = element("details", { ontoggle: () => { text.value = points.map((i) => map.words(i).join("\t")).join("\n"); } }, element("summary", {}, "As text, to copy"), text);
     const clear = element("button", { type: "button", onclick: () => this.end("") }, "Show all again");
-    this.list.replaceChildren(element("h4", {}, `${points.length} ${points.length === 1 ? "sample" : "samples"} ${words}`), this.shares(points), clear, found, more, full);
+    this.list.replaceChildren(element(page.runs.length > 1 ? "h4" : "h3", {}, `${points.length} ${points.length === 1 ? "sample" : "samples"} ${words}`), this.shares(points), clear, found, more, full);
   }
 
   // Of which labels, or else clusters, the samples are.
@@ -146,7 +147,7 @@ class MapTools {
       if (last && map.tool === "lasso") {
         map.lasso.push(here);
         map.hide();
-        map.draw();
+        map.refresh();
       } else if (last && map.view.zoom > 1) {
         map.view = { ...map.view, x: map.view.x + here[0] - last[0], y: map.view.y + here[1] - last[1] };
         last = here;
@@ -161,7 +162,7 @@ class MapTools {
       const drawn = map.lasso;
       map.lasso = [];
       if (drawn.length > 2) this.show(map.within(drawn), "in the lasso");
-      map.draw();
+      map.refresh();
     };
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", () => { map.lasso = []; release(); });

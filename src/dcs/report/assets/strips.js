@@ -3,15 +3,16 @@ class Strips {
   constructor(place, strips) {
     this.strips = strips;
     this.pictures = new Pictures(strips.sheets);
-    this.input = element("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": "How much is shown as it is, and how much denoised",
+    this.input = element("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": "Where the line between noisy and denoised is",
       oninput: () => this.draw() });
-    const slider = element("div", { class: "slider" }, element("span", {}, "denoised"), this.input, element("span", {}, "noisy"));
+    const slider = element("div", { class: "slider" }, element("span", {}, "noisy"), this.input, element("span", {}, "denoised"));
     this.wipes = strips.names.map((name, i) => this.wipe(i));
     const tiles = element("div", { class: "tiles" }, ...strips.names.map((name, i) => this.tile(i)));
     const words = { image: "Each picture is a sample.", spectrogram: "Each picture is a recording: time goes to the right, high tones are above, bright is loud.",
       profile: "Each picture is a sample: one bar for each number, up or down from zero." };
     const below = strips.rows.includes("clean") ? " Below each is the clean sample, which training never saw." : "";
-    place.append(element("p", { class: "quiet" }, words[strips.kind] + below), slider, tiles);
+    const sides = " Left of the line it is as it came, right of it denoised.";
+    place.append(element("p", { class: "quiet" }, words[strips.kind] + sides + below), slider, tiles);
     this.pictures.ready.then(() => this.draw());
   }
 
@@ -42,7 +43,7 @@ class Strips {
   draw() {
     const part = Number(this.input.value) / 100;
     const count = this.strips.names.length;
-    this.input.setAttribute("aria-valuetext", `${this.input.value} % as they are, the rest denoised`);
+    this.input.setAttribute("aria-valuetext", `${this.input.value} % noisy, the rest denoised`);
     this.wipes.forEach((canvas, i) => {
       const context = canvas.getContext("2d");
       this.pictures.draw(context, count + i);
