@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 PEER := .venv-careamics
 PIP_INSTALL := -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test test-browser chromium bench clean
 help:
 	@echo "make demo    a tour on noisy digits, offline once installed"
 	@echo "make test    lint, types and tests"
+	@echo "make test-browser   the report page in a real browser; installs chromium if there is none"
 	@echo "make bench   speed, as ratios measured side by side"
 	@echo "make clean   remove the virtual environments and caches"
 
@@ -27,12 +28,23 @@ test: $(VENV)/.dev-installed
 	@echo "== tests"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
+# Screenshots are left in build/screenshots.
+test-browser: $(VENV)/.browser-installed chromium
+	@echo "== tests in a browser"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { \
+	    echo "no chromium is installed: install it first, such as by sudo apt-get install chromium"; exit 1; }; \
+	  echo "== installing chromium"; apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium >/dev/null; }
+
 bench: $(VENV)/.dev-installed $(PEER)/.installed
 	@echo "== benchmarks: leave the machine alone for two minutes"
 	@$(BIN)/python benchmarks/bench.py --peer $(PEER)/bin/python
 
 clean:
-	rm -rf $(VENV) $(PEER) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEER) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dcs-learn needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -47,6 +59,11 @@ $(VENV)/.run-installed: pyproject.toml requirements.lock | $(BIN)/python
 $(VENV)/.dev-installed: $(VENV)/.run-installed
 	@echo "== installing the tools for tests and types into $(VENV)"
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.browser-installed: $(VENV)/.dev-installed
+	@echo "== installing playwright into $(VENV)"
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[browser]'
 	@touch $@
 
 # What `make bench` compares with; its one module in question needs only torch and pydantic.

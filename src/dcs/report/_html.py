@@ -70,9 +70,11 @@ def table(
 
 
 def embed_json(value: Any) -> str:
-    """JSON that is safe inside a script element: ASCII, without <, > and &."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    """JSON that is safe inside a script element: nothing in it can end the element or a line."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode("utf-8", "replace").decode()
 
 
 def _text(value: object) -> str:

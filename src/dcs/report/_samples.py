@@ -26,8 +26,8 @@ _COMPARED = 512  # samples whose predictions are compared with the clean ones
 _STRIP_EDGE, _STRIP_BUDGET = 96, 1_000_000
 _EDGE = 32  # of a picture on the map
 _AT_ONCE = 2**22  # entries of samples that are in memory together
-_NAMES = 1_000_000  # characters of all names together
-_SHORTEST_NAME = 40
+_TEXT = 1_000_000  # bytes of all names together, and of all classes
+_SHORTEST_NAME = 20  # to which one is shortened
 _CLUSTERS = 10
 Array = NDArray[Any]
 Json = dict[str, Any]
@@ -162,7 +162,7 @@ def _map(features: Array, snr: Array | None, shown: Shown, wanted: Wanted) -> Js
         "x": np.rint(places[:, 0] * 9999).astype(int).tolist(),
         "y": np.rint(places[:, 1] * 9999).astype(int).tolist(),
         "labels": labels,
-        "classes": classes,
+        "classes": shortened(classes),
         "clusters": clusters.tolist(),
         "snr": None if snr is None else _rounded(torch.from_numpy(snr)),
         "rows": shown.rows.tolist(),
@@ -176,10 +176,17 @@ def _names(shown: Shown) -> list[str] | None:
     """The files of samples, shortened where they would be too much for a page."""
     if not len(shown.split.names):
         return None
-    longest = max(_SHORTEST_NAME, _NAMES // len(shown.rows))
-    names = [shown.name(number) for number in range(len(shown.rows))]
+    return shortened([shown.name(number) for number in range(len(shown.rows))])
+
+
+def shortened(texts: list[str], room: int = _TEXT) -> list[str]:
+    """Texts of which the long ones have lost their middle, if all would take too many bytes."""
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size <= room:
+        return texts
+    longest = max(_SHORTEST_NAME, int(room / size * sum(map(len, texts)) / len(texts)))
     half = longest // 2
-    return [name if len(name) <= longest else f"{name[:half]}…{name[-half:]}" for name in names]
+    return [text if len(text) <= longest else f"{text[:half]}…{text[-half:]}" for text in texts]
 
 
 def _sounds(encoder: DenoisingEncoder, shown: Shown) -> list[Json]:

@@ -7,8 +7,8 @@ import wave
 import numpy as np
 from numpy.typing import NDArray
 
-RECORDINGS = 4
-_BYTES = 2_000_000  # of all recordings of a run together
+RECORDINGS = 3
+_BYTES = 1_200_000  # of all recordings of a run together
 _LONGEST = 8.0  # seconds
 
 

@@ -19,7 +19,7 @@ from dcs.training.checkpoint import write_atomically
 
 PAGE = "report.html"
 PARTS = ("train", "test")
-_PICTURES = 6_000_000  # characters of all pictures on maps
+_PICTURES = 5_000_000  # characters of all pictures on maps
 PathLike = str | os.PathLike[str]
 
 

@@ -15,8 +15,9 @@ class MapTools {
   }
 
   about(data) {
+    const count = (number) => number.toLocaleString("en");
     const kinds = { umap: "UMAP, which keeps neighbours together", pca: "PCA, the two directions in which features differ most" };
-    const some = data.x.length < data.of ? `${data.x.length} of ${data.of} samples, drawn at random` : `all ${data.of} samples`;
+    const some = data.x.length < data.of ? `${count(data.x.length)} of ${count(data.of)} samples, drawn at random` : `all ${count(data.of)} samples`;
     const remark = data.remark ? ` (${data.remark})` : "";
     const words = element("p", { class: "quiet" }, `The ${data.part} split: ${some}. Its ${data.features} features are laid out by ${kinds[data.kind]}${remark}. ` +
       "Clusters are groups that k-means finds in the features.");

@@ -11,8 +11,9 @@ class Strips {
     const words = { image: "Each picture is a sample.", spectrogram: "Each picture is a recording: time goes to the right, high tones are above, bright is loud.",
       profile: "Each picture is a sample: one bar for each number, up or down from zero." };
     const below = strips.rows.includes("clean") ? " Below each is the clean sample, which training never saw." : "";
+    const near = strips.cosines ? " The numbers say how near to the clean one it is, before and after: 1 is the same up to brightness." : "";
     const sides = " Left of the line it is as it came, right of it denoised.";
-    place.append(element("p", { class: "quiet" }, words[strips.kind] + sides + below), slider, tiles);
+    place.append(element("p", { class: "quiet" }, words[strips.kind] + sides + below + near), slider, tiles);
     this.pictures.ready.then(() => this.draw());
   }
 
@@ -36,8 +37,8 @@ class Strips {
     const below = clean < 0 ? null : this.pictures.canvas(clean * count + i, { role: "img", "aria-label": "clean" });
     const words = [this.strips.names[i]];
     if (this.strips.labels) words.push(`label ${this.strips.labels[i]}`);
-    if (this.strips.cosines) words.push(`cosine to clean ${digits(this.strips.cosines[0][i])} → ${digits(this.strips.cosines[1][i])}`);
-    return element("figure", {}, this.wipes[i], below, element("figcaption", { title: words.join(", ") }, words.join(", ")));
+    if (this.strips.cosines) words.push(this.strips.cosines.map((row) => (row[i] === null ? "–" : row[i].toFixed(2))).join(" → "));
+    return element("figure", {}, this.wipes[i], below, element("figcaption", { title: words.join(", ") }, ...words.map((text) => element("div", {}, text))));
   }
 
   draw() {
