@@ -343,7 +343,7 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
     assert f"An experiment of {len(lines)} trials" in page.words
     assert "this page shows digits-0.3-dcs-default-train128-1epochs-0" in page.words
     assert len(page.data["runs"][0]["map"]["x"]) == 597
-    assert f"All {len(lines)} trials" in page.words
+    assert f"Every trial ({len(lines)})" in page.words
     renamed = tmp_path / "mnist"  # as if it had been the paper's data
     renamed.mkdir()
     with (renamed / "results.jsonl").open("w") as file:
@@ -358,7 +358,7 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
 def test_a_training_of_an_experiment_knows_its_trial(experiment):
     one = experiment / "runs" / "digits-0.3-dcs-default-train128-1epochs-1"
     page = Page(report.write(one, map="pca").path)
-    assert "All 1 trials" in page.words or "Every trial" in page.words
+    assert "Every trial (1)" in page.words
     assert page.data["runs"][0]["strips"]["rows"] == ["noisy", "denoised", "clean"]
 
 
@@ -461,6 +461,19 @@ def test_a_network_that_diverged_is_said(run, tmp_path):
     ):
         written = report.write(run, tmp_path / "a.html", map="pca")
     assert "the network has diverged" in written.runs[0]["note"]
+
+
+def test_a_network_that_cannot_be_read_is_said(run, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run, damaged)
+    (damaged / "model.safetensors").write_bytes(b"no tensors")
+    made = inside("report", damaged)
+    assert made.returncode == 0
+    assert "could not be read" in made.stderr
+    assert "is damaged" in made.stderr
+    page = Page(damaged / "report.html")
+    assert page.words.count("The network of this run could not be read") == 2
+    assert page.data["runs"][0]["lines"]["epoch"] == [1, 2, 3, 4]
 
 
 def test_help_has_an_example():

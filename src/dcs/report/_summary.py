@@ -54,28 +54,29 @@ def _sentence(run: Run) -> str:
 def _course(run: Run) -> list[str]:
     """The training in short, by its first and last epoch."""
     if not run.metrics:
-        return ["No epoch is finished yet."] if run.config and not run.finished else []
+        said = "It was not trained." if run.finished else "No epoch is finished yet."
+        return [said] if run.config else []
     first, last, count = run.metrics[0], run.metrics[-1], len(run.metrics)
-    said = []
+    found = []
     if not run.finished:
         wanted = run.settings.get("max_epochs")
         of = f" of {wanted}" if wanted else ""
-        said.append(f"It is not finished: {count}{of} epochs are there. dcs fit --resume goes on.")
+        found.append(f"It is not finished: {count}{of} epochs are there. dcs fit --resume goes on.")
     before, after = first.get("loss"), last.get("loss")
     if before is not None and after is not None:
         word = "fell" if after < before else "did not fall: it went"
-        said.append(f"The loss {word} from {before:.4g} to {after:.4g} in {count} epochs.")
+        found.append(f"The loss {word} from {before:.4g} to {after:.4g} in {count} epochs.")
     spread, k = last.get("feature_spread"), last.get("k")
     if spread is not None:
         verdict = "they have collapsed, and tell samples apart no longer"
         if spread > COLLAPSED:
             verdict = "they tell samples apart, and have not collapsed"
-        said.append(f"The features have a spread of {spread:.2f} (0: all alike, 1: everywhere): {verdict}.")
+        found.append(f"The features have a spread of {spread:.2f} (0: all alike, 1: everywhere): {verdict}.")
     if k is not None:
-        said.append(
+        found.append(
             f"Noisy and clean samples have a cosine of about {k:.2f} (k; 1: no noise, 0: nothing but noise)."
         )
-    return said
+    return found
 
 
 def _denoising(strips: Json | None) -> list[str]:

@@ -81,7 +81,7 @@ def _experiment(lines: list[Line]) -> Markup:
     ]
     heads = ["method", "variant", "data", "noise", "protocol", "trial", "epochs", "score, %", "seconds"]
     whole = table(heads, trials, caption="Every trial", numbers_from=5)
-    return join(*parts, tag("details", tag("summary", f"All {len(trials)} trials"), whole))
+    return join(*parts, tag("details", tag("summary", f"Every trial ({len(trials)})"), whole))
 
 
 def _percent(value: Any) -> str:

@@ -79,9 +79,9 @@ def write(
     if clusters is not None:
         check_integer("clusters", clusters, at_least=1)
     path = folders[0] / PAGE if out is None else Path(out)
+    found = read_runs(folders)
     _check_place(path, overwrite)
     wanted = Wanted(data, labels, root, part, map, points, clusters, seed)
-    found = read_runs(folders)
     looked, notes = [], []
     for run in found:
         there, note = _look(run, wanted)
@@ -108,7 +108,10 @@ def _look(run: Run, wanted: Wanted) -> tuple[Looked | None, str]:
     """What there is to see of a run's samples; or nothing, and why."""
     if not run.finished:
         return None, "The run has no network yet: when it is finished, this part will be here."
-    encoder = dcs.load(run.folder)
+    try:
+        encoder = dcs.load(run.folder)
+    except RunError as error:  # such as of a network that sees views of images
+        return None, f"The network of this run could not be read: {error}."
     try:
         shown = find(
             run,

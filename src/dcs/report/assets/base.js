@@ -17,6 +17,10 @@ function element(name, attributes = {}, ...inside) {
   return fill(document.createElement(name), attributes, inside);
 }
 
+function button(text, does, attributes = {}) {
+  return element("button", { type: "button", onclick: does, ...attributes }, text);
+}
+
 function drawing(name, attributes = {}, ...inside) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, inside);
 }
@@ -26,7 +30,9 @@ function cssColour(name) {
 }
 
 // Told apart by people with colour blindness as far as ten colours can be, on light and on dark.
-const COLOURS = ["#3b82c4", "#e07b1a", "#2f9e6e", "#d0506e", "#9467bd", "#9a6b4f", "#d977b8", "#7f8a94", "#a8a31f", "#22b3c4"];
+const COLOURS = [
+  "#3b82c4", "#e07b1a", "#2f9e6e", "#d0506e", "#9467bd", "#9a6b4f", "#d977b8", "#7f8a94", "#a8a31f", "#22b3c4",
+];
 
 function colourOf(number, count) {
   if (count <= COLOURS.length) return COLOURS[number % COLOURS.length];
@@ -70,9 +76,11 @@ class Pictures {
     const x = (place % this.columns) * stepX;
     const y = Math.floor(place / this.columns) * stepY;
     const used = Math.round(width * part);
-    const [wide, high] = [context.canvas.width, context.canvas.height];
+    if (!used) return;
+    const sheet = this.images[Math.floor(number / this.size)];
+    const canvas = context.canvas;
     context.imageSmoothingEnabled = false;
-    if (used) context.drawImage(this.images[Math.floor(number / this.size)], x, y, used, height, 0, 0, (wide * used) / width, high);
+    context.drawImage(sheet, x, y, used, height, 0, 0, (canvas.width * used) / width, canvas.height);
   }
 
   canvas(number, attributes = {}) {

@@ -6,11 +6,15 @@ class Chart {
       chart.lines.forEach(([metric, called], line) => {
         const values = run.lines[metric];
         if (!values || values.every((value) => value === null)) return;
-        const name = [runs.length > 1 ? run.name : "", chart.lines.length > 1 || runs.length === 1 ? called : ""];
-        const deviation = line === 0 && chart.deviation ? run.lines[chart.deviation] : null;
+        const several = runs.length > 1;
+        const name = [several ? run.name : "", chart.lines.length > 1 || !several ? called : ""];
         this.series.push({
-          name: name.filter(Boolean).join(", "), epochs: run.lines.epoch, values, deviation,
-          colour: colourOf(runs.length > 1 ? number : line, COLOURS.length), dash: runs.length > 1 && line ? "5 4" : null,
+          name: name.filter(Boolean).join(", "),
+          epochs: run.lines.epoch,
+          values,
+          deviation: line === 0 && chart.deviation ? run.lines[chart.deviation] : null,
+          colour: colourOf(several ? number : line, COLOURS.length),
+          dash: several && line ? "5 4" : null,
         });
       });
     });
@@ -30,9 +34,13 @@ class Chart {
 
   legend() {
     if (this.series.length < 2) return null;
-    return element("ul", { class: "key" }, ...this.series.map((one) => element("li", { title: one.name },
-      drawing("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, drawing("line",
-        { x1: 0, x2: 26, y1: 5, y2: 5, stroke: one.colour, "stroke-width": 3, "stroke-dasharray": one.dash })), one.name)));
+    const items = this.series.map((one) => {
+      const stroke = { stroke: one.colour, "stroke-width": 3, "stroke-dasharray": one.dash };
+      const line = drawing("line", { x1: 0, x2: 26, y1: 5, y2: 5, ...stroke });
+      const sample = drawing("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, line);
+      return element("li", { title: one.name }, sample, one.name);
+    });
+    return element("ul", { class: "key" }, ...items);
   }
 
   range() {
@@ -61,14 +69,16 @@ class Chart {
     const y = (value) => height - 26 - ((height - 38) * (value - low)) / (high - low);
     const parts = [];
     for (const value of ticks(low, high, 4)) {
-      parts.push(drawing("line", { x1: 52, x2: width - 12, y1: y(value), y2: y(value), stroke: cssColour("grid") }));
+      const level = { x1: 52, x2: width - 12, y1: y(value), y2: y(value) };
+      parts.push(drawing("line", { ...level, stroke: cssColour("grid") }));
       parts.push(drawing("text", { x: 46, y: y(value) + 4, "text-anchor": "end" }, digits(value)));
     }
     for (const epoch of ticks(first, last, 5).filter(Number.isInteger)) {
       parts.push(drawing("text", { x: this.x(epoch), y: height - 8, "text-anchor": "middle" }, String(epoch)));
     }
     for (const one of this.series) parts.push(...this.line(one, y));
-    this.cursor = drawing("line", { y1: 8, y2: height - 26, stroke: cssColour("quiet"), "stroke-dasharray": "2 3" });
+    const dotted = { stroke: cssColour("quiet"), "stroke-dasharray": "2 3" };
+    this.cursor = drawing("line", { y1: 8, y2: height - 26, ...dotted });
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.replaceChildren(...parts, this.cursor);
     this.show();
@@ -85,7 +95,10 @@ class Chart {
     }
     const line = { fill: "none", stroke: one.colour, "stroke-width": 2, "stroke-dasharray": one.dash };
     parts.push(drawing("path", { ...line, d: `M${there.map((i) => at(i, one.values[i])).join("L")}` }));
-    if (there.length === 1) parts.push(drawing("circle", { cx: this.x(one.epochs[there[0]]), cy: y(one.values[there[0]]), r: 3, fill: one.colour }));
+    if (there.length === 1) {
+      const [i] = there;
+      parts.push(drawing("circle", { cx: this.x(one.epochs[i]), cy: y(one.values[i]), r: 3, fill: one.colour }));
+    }
     return parts;
   }
 
@@ -119,7 +132,10 @@ class Chart {
 
   key(event) {
     const far = Math.max(1, Math.round(this.epochs.length / 10));
-    const moves = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: far, PageDown: -far, Home: -Infinity, End: Infinity };
+    const moves = {
+      ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1,
+      PageUp: far, PageDown: -far, Home: -Infinity, End: Infinity,
+    };
     if (!(event.key in moves)) return;
     event.preventDefault();
     this.move(this.at + moves[event.key]);
@@ -132,7 +148,9 @@ function ticks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(span / count));
   const step = [1, 2, 5, 10].map((factor) => factor * power).reduce((a, b) => (span / b >= count - 1 ? b : a));
   const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i += 1) found.push(Number((i * step).toPrecision(12)));
+  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i += 1) {
+    found.push(Number((i * step).toPrecision(12)));
+  }
   return found;
 }
 

@@ -14,18 +14,22 @@ class FeatureMap {
     this.tool = "look";
     this.lasso = [];
     this.view = { zoom: 1, x: 0, y: 0 };
-    this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map",
-      "aria-label": `Map of ${this.count} samples. Arrow keys go from sample to sample, Enter lists the nearest ones, plus and minus zoom, 0 shows all, Escape ends a choice.` });
+    this.canvas = element("canvas", {
+      tabindex: 0, role: "application", "aria-roledescription": "map",
+      "aria-label": `Map of ${this.count} samples. Arrow keys go from sample to sample, Enter lists the nearest ` +
+        "ones, plus and minus zoom, 0 shows all, Escape ends a choice.",
+    });
     this.layer = element("canvas");
     this.tip = element("div", { class: "tip", hidden: true });
-    this.spoken = element("div", { class: "reading", role: "status" }, "Point at a sample, or focus the map and use the arrow keys.");
+    this.spoken = element("div", { class: "reading", role: "status" },
+      "Point at a sample, or focus the map and use the arrow keys.");
     maps.push(this);
     redraws.add(() => this.draw());
   }
 
   // The value by which a point is coloured, as a number.
   value(i) {
-    return this.by === "label" ? this.data.labels[i] : this.by === "cluster" ? this.data.clusters[i] : this.data.snr[i];
+    return { label: this.data.labels, cluster: this.data.clusters, snr: this.data.snr }[this.by][i];
   }
 
   groups() {
@@ -45,7 +49,8 @@ class FeatureMap {
     const value = this.value(i);
     if (this.by !== "snr") return colourOf(value, this.groups());
     const [low, high] = this.snrRange();
-    return value === null ? cssColour("quiet") : rampColour(Math.round((24 * (value - low)) / (high - low || 1)) / 24);
+    if (value === null) return cssColour("quiet");
+    return rampColour(Math.round((24 * (value - low)) / (high - low || 1)) / 24); // few colours are drawn quicker
   }
 
   place(i) {
@@ -67,7 +72,8 @@ class FeatureMap {
     this.unit = Math.min((this.width - 40) / across, (this.height - 40) / up);
     this.left = (this.width - this.unit * across) / 2;
     this.top = this.height - (this.height - this.unit * up) / 2;
-    this.radius = Math.min(Math.max(60 / Math.sqrt(this.count), 1.6), 5) * Math.min(Math.sqrt(this.view.zoom), 3);
+    const plain = Math.min(Math.max(60 / Math.sqrt(this.count), 1.6), 5);
+    this.radius = plain * Math.min(Math.sqrt(this.view.zoom), 3);
   }
 
   // Draw all points, on a layer of their own: the ring of a point and the lasso come above it.
@@ -80,7 +86,8 @@ class FeatureMap {
     const reach = this.radius * this.ratio + 1;
     const put = (i, stamp) => {
       const [x, y] = this.place(i);
-      if (x > -9 && y > -9 && x < this.width + 9 && y < this.height + 9) context.drawImage(stamp, x * this.ratio - reach, y * this.ratio - reach);
+      if (x < -9 || y < -9 || x > this.width + 9 || y > this.height + 9) return;
+      context.drawImage(stamp, x * this.ratio - reach, y * this.ratio - reach);
     };
     const all = [...this.data.x.keys()];
     if (this.chosen) for (const i of all) if (!this.chosen.has(i)) put(i, pale);
@@ -98,7 +105,8 @@ class FeatureMap {
     const context = canvas.getContext("2d");
     context.globalAlpha = alpha;
     context.fillStyle = colour;
-    context.arc(this.radius * this.ratio + 1, this.radius * this.ratio + 1, this.radius * this.ratio, 0, 7);
+    const radius = this.radius * this.ratio;
+    context.arc(radius + 1, radius + 1, radius, 0, 7);
     context.fill();
     return canvas;
   }
@@ -180,10 +188,24 @@ class FeatureMap {
     const zoom = Math.min(Math.max(this.view.zoom * factor, 1), 60);
     const change = zoom / this.view.zoom;
     // The place under the pointer stays where it is.
-    this.view = { zoom, x: x - this.left - (x - this.left - this.view.x) * change, y: y - this.top - (y - this.top - this.view.y) * change };
+    const [across, down] = [x - this.left, y - this.top];
+    this.view = { zoom, x: across - (across - this.view.x) * change, y: down - (down - this.view.y) * change };
     if (zoom === 1) this.view = { zoom, x: 0, y: 0 };
     this.hide();
     this.draw();
+  }
+
+  move(dx, dy) {
+    this.view = { ...this.view, x: this.view.x + dx, y: this.view.y + dy };
+    this.hide();
+    this.draw();
+  }
+
+  // Lead the lasso on to a place.
+  extend(place) {
+    this.lasso.push(place);
+    this.hide();
+    this.refresh();
   }
 
   name(i) {
@@ -209,11 +231,13 @@ class FeatureMap {
     }
     const words = this.words(i);
     this.spoken.textContent = words.join(", ");
-    this.tip.replaceChildren(this.pictures.canvas(i, { role: "img", "aria-label": "the sample" }), ...words.map((text) => element("p", {}, text)));
+    const picture = this.pictures.canvas(i, { role: "img", "aria-label": "the sample" });
+    this.tip.replaceChildren(picture, ...words.map((text) => element("p", {}, text)));
     this.tip.hidden = false;
     const [x, y] = this.place(i);
     const width = this.tip.offsetWidth;
-    this.tip.style.left = `${Math.max(0, Math.min(x + 14, x + 14 + width > this.width ? x - width - 14 : x + 14))}px`;
+    const left = x + 14 + width > this.width ? x - width - 14 : x + 14;
+    this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${Math.max(0, Math.min(y + 14, this.height - this.tip.offsetHeight - 4))}px`;
   }
 
