@@ -65,13 +65,13 @@ class Chart {
     const [low, high] = this.range();
     const first = this.epochs[0];
     const last = this.epochs[this.epochs.length - 1];
-    this.x = (epoch) => 52 + ((width - 64) * (epoch - first)) / Math.max(last - first, 1);
+    this.x = (epoch) => 60 + ((width - 72) * (epoch - first)) / Math.max(last - first, 1);
     const y = (value) => height - 26 - ((height - 38) * (value - low)) / (high - low);
     const parts = [];
     for (const value of ticks(low, high, 4)) {
-      const level = { x1: 52, x2: width - 12, y1: y(value), y2: y(value) };
+      const level = { x1: 60, x2: width - 12, y1: y(value), y2: y(value) };
       parts.push(drawing("line", { ...level, stroke: cssColour("grid") }));
-      parts.push(drawing("text", { x: 46, y: y(value) + 4, "text-anchor": "end" }, digits(value)));
+      parts.push(drawing("text", { x: 54, y: y(value) + 4, "text-anchor": "end" }, digits(value)));
     }
     for (const epoch of ticks(first, last, 5).filter(Number.isInteger)) {
       parts.push(drawing("text", { x: this.x(epoch), y: height - 8, "text-anchor": "middle" }, String(epoch)));
