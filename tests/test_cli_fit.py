@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+import dcs as library
 from dcs.cli import main
 
 DCS = Path(sys.executable).with_name("dcs")
@@ -281,6 +282,7 @@ def test_a_known_data_set_with_noise(tmp_path):
     assert answer["views"].startswith("samples are split: noise of deviation 0.3")
     assert answer["made_of"] == json.loads((tmp_path / "r/config.json").read_text())["made_of"]
     assert "ChosenViews(sigma=0.3" in answer["made_of"]
+    assert "ChosenViews(sigma=0.3" in repr(library.load(tmp_path / "r").objective_)
     inside("embed", tmp_path / "r", "digits", "--part", "test", "--out", tmp_path / "f.npy")
     assert np.load(tmp_path / "f.npy").shape == (597, 10)
 

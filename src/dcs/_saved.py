@@ -17,10 +17,9 @@ from torch import nn
 from dcs.data import LogMel
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
-from dcs.training.run import CONFIG, METRICS, MODEL
+from dcs.training.run import CONFIG, METRICS, MODEL, OBJECTIVE
 
 FORMAT, FORMAT_VERSION = "dcs.DenoisingEncoder", 1
-OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as SURE's sigma
 _SAVED = {CONFIG, METRICS, MODEL, OBJECTIVE}
 
 

@@ -35,7 +35,6 @@ from dcs._predicting import (
 from dcs._saved import (
     FORMAT,
     FORMAT_VERSION,
-    OBJECTIVE,
     check_target,
     damaged,
     read_description,
@@ -53,7 +52,7 @@ from dcs.training import (
     read_config,
     train,
 )
-from dcs.training.run import CONFIG, METRICS, MODEL, versions
+from dcs.training.run import CONFIG, METRICS, MODEL, OBJECTIVE, versions
 
 _SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
 

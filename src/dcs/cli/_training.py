@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from dcs.data import Dataset, LogMel, Samples
-from dcs.objectives import ChosenViews
+from dcs.objectives import ChosenViews, SelfSupervised
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
@@ -113,7 +113,9 @@ def train_run(
             leave()
         learned["scale"] = prediction_scale(network, objective, x, lengths=lengths)
         learned["made_of"] = repr(objective)
-        run.finish(network.state_dict(), **learned)
+        # Heads of self-supervised objectives serve training alone.
+        own = None if isinstance(objective, SelfSupervised) else objective.state_dict()
+        run.finish(network.state_dict(), own, **learned)
     last, views = history[-1] if history else {}, getattr(objective, "masker", None)
     return {
         "run": str(out),

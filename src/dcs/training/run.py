@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -25,6 +25,7 @@ from dcs.training.checkpoint import write_atomically
 from dcs.training.config import differences, read_config
 
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
+OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as SURE's sigma
 LOCK = ".lock"
 # Settings that may differ when a run is resumed: they do not change its result.
 _FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs"}
@@ -176,23 +177,35 @@ class Run:
         checkpoint.save(self.folder / CHECKPOINTS, self.step, state, about, keep)
         self.last_saved = time.monotonic()
 
-    def finish(self, weights: dict[str, torch.Tensor], **learned: Any) -> None:
+    def finish(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        own: Mapping[str, torch.Tensor] | None = None,
+        **learned: Any,
+    ) -> None:
         """Write the model: the run is then finished, and its checkpoints are no longer needed.
 
         Args:
             weights: Of the network.
+            own: What the objective itself has learned, if it is to be kept.
             **learned: What else was learned, as plain values, for config.json.
         """
         from safetensors.torch import save
 
         if self.main:
-            # Copies, for tensors that share memory are refused.
-            copies = {name: value.detach().cpu().clone().contiguous() for name, value in weights.items()}
-            content = save(copies)
-            digest = {"sha256": {MODEL: hashlib.sha256(content).hexdigest()}}
+            tensors = {OBJECTIVE: own, MODEL: weights}  # the model last: the run is finished when it is there
+            files = {}
+            for name, kept in tensors.items():
+                if kept:  # copies, for tensors that share memory are refused
+                    copies = {key: value.detach().cpu().clone().contiguous() for key, value in kept.items()}
+                    files[name] = save(copies)
+            digest = {
+                "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+            }
             described = json.loads((self.folder / CONFIG).read_bytes()) | learned | digest
             write_atomically(self.folder / CONFIG, json.dumps(described, indent=1).encode())
-            write_atomically(self.folder / MODEL, content)
+            for name, content in files.items():
+                write_atomically(self.folder / name, content)
             shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
 
     def _claim(self) -> None:
@@ -247,7 +260,7 @@ class Run:
 
 
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # as write_atomically names it
-_OURS = (CONFIG, METRICS, MODEL, CHECKPOINTS, "results.jsonl", "report.html")
+_OURS = (CONFIG, METRICS, MODEL, OBJECTIVE, CHECKPOINTS, "results.jsonl", "report.html")
 
 
 def versions() -> dict[str, str]:
