@@ -17,7 +17,7 @@ import torch
 from scipy.stats import ttest_ind
 
 from dcs import experiments
-from dcs.experiments import _runner, _trial
+from dcs.experiments import _autoencoding, _runner, _trial
 from dcs.training import RunError
 
 DCS = Path(sys.executable).with_name("dcs")
@@ -33,7 +33,7 @@ def test_the_papers_amount():
         per = {"linear": 10, "clustering": 20}
         places = 5 if name == "expt0" else 4
         assert len(trials) == sum(per.values()) * places * rows
-        assert {t.epochs for t in trials if t.method in _trial.TRAINED} == {800}
+        assert {t.epochs for t in trials if t.method in _autoencoding.TRAINED} == {800}
     sizes = {t.protocol: t.train_size for t in experiments.plan("expt0", "paper")}
     assert sizes == {"linear": 60_000, "clustering": 70_000}
     assert {t.noise for t in experiments.plan("expt0", "paper")} == {0.01, 0.1, 0.3, 0.5, 0.7}
@@ -201,7 +201,7 @@ def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     (trial,) = [
         t for t in experiments.plan("expt0", **SMALL | {"epochs": 6}, methods=["dcs"]) if t.method == "dcs"
     ]
-    whole = _trial.run(trial, tmp_path / "whole")
+    whole = _runner.run(trial, tmp_path / "whole")
     steps = []
     after_step = _trial.training.Run.after_step
 
@@ -211,11 +211,11 @@ def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(_trial.training.Run, "after_step", stopping)
     with pytest.raises(_trial.training.Stopped):
-        _trial.run(trial, tmp_path / "stopped")
-    resumed = _trial.run(trial, tmp_path / "stopped")
+        _runner.run(trial, tmp_path / "stopped")
+    resumed = _runner.run(trial, tmp_path / "stopped")
     assert len(steps) == 6 * 4
     assert resumed["score"] == whole["score"]
-    read_back = _trial.run(trial, tmp_path / "stopped")  # the encoder is there, and not trained again
+    read_back = _runner.run(trial, tmp_path / "stopped")  # the encoder is there, and not trained again
     assert len(steps) == 6 * 4
     assert read_back["score"] == whole["score"]
 
@@ -355,7 +355,7 @@ def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
         (folder / name).write_text("\n".join(lines) + "\n")
     base = experiments.Trial("expt1", "pendigits", 0.0, "dcs", "default", "linear", 0, 1, 12)
     default, flat = (
-        _trial.load(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")
+        _autoencoding.load(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")
     )
     assert tuple(default.shape) == (12, 2, 8)
     torch.testing.assert_close(flat[3] * 100, torch.arange(3.0, 19.0))
@@ -363,10 +363,10 @@ def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
 
 def test_all_samples_are_one_for_clustering_and_the_subset_is_fixed():
     base = experiments.Trial("expt0", "digits", 0.3, "dcs", "default", "linear", 0, 1, 100)
-    linear, other = (_trial.load(base._replace(trial=number), None) for number in (0, 1))
+    linear, other = (_autoencoding.load(base._replace(trial=number), None) for number in (0, 1))
     assert torch.equal(linear.train.x, other.train.x)
     assert (len(linear.train), len(linear.test)) == (100, 597)
-    clustering = _trial.load(base._replace(protocol="clustering", train_size=1797), None)
+    clustering = _autoencoding.load(base._replace(protocol="clustering", train_size=1797), None)
     assert len(clustering.train) == 1797
     assert clustering.train.clean is not None
 

@@ -149,7 +149,7 @@ def test_parts_may_be_any_module():
         (lambda: models.build("vit", (8, 8), depth=0), "depth must be at least 1"),
         (lambda: models.build("vit", (8, 8), expansion=0), "expansion must be at least 1"),
         (lambda: models.build("vit", (8, 8), decoder_depth=-1), "decoder_depth must be at least 0"),
-        (lambda: models.build("vit", (8, 8), pooling="max"), "pooling must be one of mean, flat"),
+        (lambda: models.build("vit", (8, 8), pooling="max"), "pooling must be one of mean, statistics, flat"),
         (lambda: models.build("waveunet", (8, 8, 8)), "shape must be of signals"),
         (lambda: models.build("waveunet", (8,), depth=4), "depth must be at least 1 and at most 2, got 4"),
         (lambda: models.build("waveunet", (8,), width=0), "width must be at least 1"),

@@ -14,6 +14,8 @@ class Name(StrEnum):
 
     expt0 = "expt0"
     expt1 = "expt1"
+    expt2 = "expt2"
+    expt3 = "expt3"
 
 
 class Preset(StrEnum):
@@ -39,18 +41,40 @@ class Backend(StrEnum):
 
 
 def reproduce(
-    experiment: Annotated[Name, typer.Argument(help="expt0: MNIST with noise added; expt1: four data sets.")],
+    experiment: Annotated[
+        Name,
+        typer.Argument(
+            help="expt0: MNIST with noise added; expt1: four data sets; expt2: SimSiam on colour images; "
+            "expt3: environmental sounds."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The directory of results and encoders; made if need be.")],
     preset: Annotated[
         Preset, typer.Option(help="How much: two minutes', an evening's, or the paper's.")
     ] = Preset.quick,
     variant: Annotated[
-        str, typer.Option(help="Of dcs and n2v: default, paper, or default,paper.")
+        str, typer.Option(help="Of methods that mask: default, paper, or default,paper.")
     ] = "default",
-    protocol: Annotated[str, typer.Option(help="linear, clustering, or both.")] = "linear,clustering",
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="linear, clustering, or both.  [default: both; linear for expt2 and expt3]"),
+    ] = None,
     datasets: Annotated[str | None, typer.Option(help="Such as usps,pendigits.")] = None,
     noise: Annotated[str | None, typer.Option(help="Deviations, such as 0.3,0.5; of expt0.")] = None,
-    losses: Annotated[str | None, typer.Option(help="Such as cosine,n2v,dcs.")] = None,
+    fold: Annotated[
+        str | None, typer.Option(help="To test on: 1 to 5, such as 1,2, or all; of expt3.  [default: 5]")
+    ] = None,
+    losses: Annotated[
+        str | None, typer.Option(help="Such as cosine,n2v,dcs; of expt2 such as simsiam,byol-dcs.")
+    ] = None,
+    lambdas: Annotated[
+        str | None,
+        typer.Option(help="Weights of the regulariser to compare, such as 0.001,0.01; of expt2."),
+    ] = None,
+    how: Annotated[
+        str | None,
+        typer.Option(help="Of regularisers: separate, shared, or separate,shared; of expt2."),
+    ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Seeds of each.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of each training.")] = None,
     train_size: Annotated[int | None, typer.Option(min=1, help="Samples to learn from, at most.")] = None,
@@ -78,10 +102,13 @@ def reproduce(
         str(experiment),
         str(preset),
         variants=_words(variant) or (),
-        protocols=_words(protocol) or (),
+        protocols=_words(protocol),
         datasets=_words(datasets),
-        noises=_numbers(noise),
+        noises=_numbers("--noise", noise),
+        folds=_folds(fold),
         methods=_words(losses),
+        weights=_numbers("--lambdas", lambdas),
+        hows=_words(how),
         trials=trials,
         epochs=epochs,
         train_size=train_size,
@@ -101,7 +128,10 @@ def reproduce(
         nonlocal count
         count += 1
         noise = f" with noise {line['noise']:g}" if line["noise"] else ""
-        what = f"{line['dataset']}{noise}, {line['method']} ({line['variant']}), {line['protocol']}"
+        fold = f" fold {line['fold']}" if line["fold"] else ""
+        weight = f" λ = {line['weight']:g}" if line["weight"] else ""
+        method = f"{line['method']}{weight} ({line['variant']})"
+        what = f"{line['dataset']}{noise}{fold}, {method}, {line['protocol']}"
         scored = f"trial {line['trial']}: {line['score']:.2f} % in {line['seconds']:.0f} s"
         typer.echo(f"{count} of {left}: {what}, {scored}", err=True)
         if as_json:
@@ -135,8 +165,15 @@ def _words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _numbers(text: str | None) -> list[float] | None:
+def _numbers(option: str, text: str | None) -> list[float] | None:
     try:
         return None if text is None else [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not numbers, such as 0.3,0.5", param_hint="--noise") from None
+        raise typer.BadParameter(f"{text!r} is not numbers, such as 0.3,0.5", param_hint=option) from None
+
+
+def _folds(text: str | None) -> list[int] | None:
+    words = ["1", "2", "3", "4", "5"] if text == "all" else _words(text)
+    if words is not None and not all(word.isdecimal() for word in words):
+        raise typer.BadParameter(f"{text!r} is not folds, such as 5, 1,2 or all", param_hint="--fold")
+    return None if words is None else [int(word) for word in words]

@@ -5,11 +5,10 @@ from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, pla
 from dcs.experiments._published import published
 from dcs.experiments._runner import carry_out, key_of, parse_shard, read_results
 from dcs.experiments._table import Table, as_csv, as_latex, as_markdown, tables, write_tables
-from dcs.experiments._trial import METHODS, Trial
+from dcs.experiments._trial import Trial
 
 __all__ = [
     "EXPERIMENTS",
-    "METHODS",
     "PRESETS",
     "PROTOCOLS",
     "VARIANTS",

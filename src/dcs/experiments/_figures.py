@@ -10,8 +10,9 @@ from torch import Tensor
 from dcs import evaluation, models
 from dcs._optional import require
 from dcs._saved import restore
+from dcs.experiments._autoencoding import load
 from dcs.experiments._runner import RUNS, key_of, read_results
-from dcs.experiments._trial import Trial, load
+from dcs.experiments._trial import Trial
 from dcs.training import RunError
 from dcs.training.run import MODEL
 

@@ -5,21 +5,30 @@ import itertools
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 from joblib import Parallel, delayed, parallel_config
 
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
-from dcs.experiments._trial import Trial, run
+from dcs.experiments import _audio, _autoencoding, _siamese
+from dcs.experiments._trial import Outcome, Trial
 from dcs.training import RunError
 
 Line = dict[str, Any]
 BACKENDS = ("loky", "ray")
 RUNS = "runs"
+_KINDS: dict[str, Callable[[Trial, Path, str | None, int | None], Outcome]] = {
+    "expt0": _autoencoding.run,
+    "expt1": _autoencoding.run,
+    "expt2": _siamese.run,
+    "expt3": _audio.run,
+}
 
 
 def carry_out(
@@ -63,6 +72,22 @@ def carry_out(
                 file.flush()
                 os.fsync(file.fileno())
                 finished(line)
+
+
+def run(trial: Trial, out: Path, root: str | None = None, threads: int | None = None) -> Line:
+    """Carry out a trial, going on where it was stopped; its line of results.jsonl."""
+    start = time.perf_counter()
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        result, settings, metrics = _KINDS[trial.experiment](trial, out, root, threads)
+    finally:
+        torch.set_num_threads(before)
+    line = {**trial._asdict(), "seed": trial.seed, "score": result.score}
+    line |= {"metrics": {**result.metrics, **metrics}}
+    line |= {"settings": {"training": settings, "evaluation": result.settings}, "versions": result.versions}
+    return {**line, "seconds": round(time.perf_counter() - start, 3)}
 
 
 def read_results(out: Path) -> list[Line]:

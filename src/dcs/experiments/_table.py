@@ -10,12 +10,18 @@ from typing import Any
 
 from scipy.stats import ttest_ind
 
-from dcs.experiments._plan import EXPERIMENTS, PROTOCOLS, VARIANTS
-from dcs.experiments._published import Score, published
-from dcs.experiments._trial import BOTH, METHODS, ORIENTATION
+from dcs.experiments._plan import EXPERIMENTS, HOWS, PROTOCOLS, VARIANTS
+from dcs.experiments._published import ESC50_BASELINES, HOURS, Score, published
+from dcs.experiments._siamese import WEIGHTS
+from dcs.experiments._sounds import FOLDS
+from dcs.experiments._trial import BOTH
 from dcs.training.checkpoint import write_atomically
 
 TITLES = {"linear": "Linear evaluation", "clustering": "Clustering"}
+_SWEEP = "Linear evaluation with different λ"
+_ALL = "all"  # five folds
+Line = dict[str, Any]
+_Row = tuple[str, str, str, float | None]  # method, variant, how, and λ where it is what is compared
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,8 @@ class Column:
     train_size: int
     epochs: int
     precision: str = "no"
+    fold: str = ""  # of the test split, where there are several
+    scale: str = "paper"
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ class Cell:
     scores: tuple[float, ...]
     published: Score | None
     rank: int | None = None  # 1 and 2 for the best two of those that are compared
+    how: str = HOWS[0]
+    weight: float | None = None  # λ, where it is what is compared
+    step_seconds: float | None = None
 
     @property
     def mean(self) -> float:
@@ -52,7 +63,10 @@ class Cell:
     @property
     def row(self) -> str:
         """The name of its row."""
-        return self.method if self.variant == BOTH else f"{self.method} ({self.variant})"
+        marks = [self.variant] if self.variant != BOTH else []
+        marks += [self.how] if self.how != HOWS[0] else []
+        marks += [f"λ = {self.weight:g}"] if self.weight is not None else []
+        return f"{self.method} ({', '.join(marks)})" if marks else self.method
 
 
 @dataclass(frozen=True)
@@ -62,84 +76,146 @@ class Table:
     experiment: str
     protocol: str
     columns: dict[Column, dict[str, Cell]]  # in each, cells by row
+    sweep: bool = False  # whether rows differ in λ
 
     @property
     def rows(self) -> list[str]:
         """The rows that have a cell, methods first."""
         cells = [cell for column in self.columns.values() for cell in column.values()]
-        places = {cell.row: _place(cell) for cell in cells}
+        places = {cell.row: _place(cell, self.experiment) for cell in cells}
         return sorted(places, key=lambda row: places[row])
 
+    @property
+    def title(self) -> str:
+        """What is in it."""
+        return _SWEEP if self.sweep else TITLES[self.protocol]
 
-def tables(lines: Iterable[dict[str, Any]]) -> list[Table]:
-    """Put results in tables, one for each experiment and protocol."""
+
+def tables(lines: Iterable[Line]) -> list[Table]:
+    """Put results in tables: for each experiment and protocol, and for λ of Expt2 if several were tried."""
     lines = list(lines)
     found = []
     for experiment in EXPERIMENTS:
         for protocol in PROTOCOLS:
             own = [line for line in lines if (line["experiment"], line["protocol"]) == (experiment, protocol)]
-            if own:
-                found.append(Table(experiment, protocol, _columns(own)))
+            usual = [line for line in own if _weight(line) in (0, WEIGHTS.get(line["dataset"]))]
+            swept = {line["method"] for line in own if line not in usual}
+            if usual:
+                found.append(Table(experiment, protocol, _columns(usual + _over_folds(usual), False)))
+            if swept:
+                rows = [line for line in own if line["method"] in swept]
+                found.append(Table(experiment, protocol, _columns(rows, True), sweep=True))
     return found
 
 
-def _columns(lines: list[dict[str, Any]]) -> dict[Column, dict[str, Cell]]:
-    columns: dict[Column, dict[tuple[str, str], list[float]]] = {}
+def _weight(line: Line) -> float:
+    return float(line.get("weight", 0))
+
+
+def _over_folds(lines: list[Line]) -> list[Line]:
+    """For each trial that was run on all five folds, the mean over them."""
+    groups: dict[tuple[Any, ...], dict[int, Line]] = {}
+    for line in lines:
+        if line.get("fold"):
+            same = ("dataset", "method", "variant", "trial", "epochs", "train_size", "precision", "scale")
+            groups.setdefault(tuple(line.get(name) for name in same), {})[line["fold"]] = line
+    return [
+        {
+            **next(iter(folds.values())),
+            "fold": _ALL,
+            "score": statistics.mean(f["score"] for f in folds.values()),
+        }
+        for folds in groups.values()
+        if len(folds) == len(FOLDS)
+    ]
+
+
+def _columns(lines: list[Line], sweep: bool) -> dict[Column, dict[str, Cell]]:
+    columns: dict[Column, dict[_Row, list[Line]]] = {}
     # What needs no training stands beside trainings of any length.
     for trained in (True, False):
         for line in lines:
             if (line["epochs"] > 0) != trained:
                 continue
-            precision = line.get("precision", "no")
-            key = Column(line["dataset"], float(line["noise"]), line["train_size"], line["epochs"], precision)
+            key = _column(line)
             beside = (
                 [c for c in columns if replace(c, epochs=0, precision="no") == key] if not trained else []
             )
             for column in beside or [key]:
                 cells = columns.setdefault(column, {})
-                cells.setdefault((line["method"], line["variant"]), []).append(float(line["score"]))
-    first = lines[0]
+                weight = _weight(line) if sweep else None
+                row = line["method"], line["variant"], line.get("how", HOWS[0]), weight
+                cells.setdefault(row, []).append(line)
     named = {
-        column: [
-            Cell(
-                method,
-                variant,
-                tuple(scores),
-                published(first["experiment"], column.dataset, column.noise, method, first["protocol"]),
-            )
-            for (method, variant), scores in cells.items()
-        ]
-        for column, cells in columns.items()
+        column: [_cell(column, row, own) for row, own in cells.items()] for column, cells in columns.items()
     }
-    order = EXPERIMENTS[first["experiment"]].datasets
+    experiment = lines[0]["experiment"]
+    order = EXPERIMENTS[experiment].datasets
     places = sorted(
         named,
         key=lambda c: (
             order.index(c.dataset) if c.dataset in order else len(order),
             c.dataset,
             c.noise,
+            c.fold,
+            c.scale,
             c.train_size,
             c.epochs,
             c.precision,
         ),
     )
-    return {column: {cell.row: cell for cell in _ranked(named[column])} for column in places}
+    return {column: {cell.row: cell for cell in _ranked(named[column], experiment)} for column in places}
 
 
-def _ranked(cells: Sequence[Cell]) -> list[Cell]:
-    compared = sorted((c for c in cells if c.method not in ORIENTATION), key=lambda c: -c.mean)
+def _column(line: Line) -> Column:
+    return Column(
+        line["dataset"],
+        float(line["noise"]),
+        line["train_size"],
+        line["epochs"],
+        line.get("precision", "no"),
+        str(line.get("fold") or ""),
+        line.get("scale", "paper"),
+    )
+
+
+def _cell(column: Column, row: _Row, lines: list[Line]) -> Cell:
+    (method, variant, how, weight), first = row, lines[0]
+    theirs = published(
+        first["experiment"], column.dataset, column.noise, method, first["protocol"], weight=weight
+    )
+    if column.fold not in ("", "5"):
+        theirs = None
+    times = [line["metrics"]["step_seconds"] for line in lines if "step_seconds" in line.get("metrics", {})]
+    return Cell(
+        method,
+        variant,
+        tuple(float(line["score"]) for line in lines),
+        theirs,
+        how=how,
+        weight=weight,
+        step_seconds=statistics.median(times) if times else None,
+    )
+
+
+def _ranked(cells: Sequence[Cell], experiment: str) -> list[Cell]:
+    unranked = EXPERIMENTS[experiment].orientation
+    compared = sorted((c for c in cells if c.method not in unranked), key=lambda c: -c.mean)
     ranks = {cell.row: rank for rank, cell in enumerate(compared[:2], 1)}
     return [replace(cell, rank=ranks.get(cell.row)) for cell in cells]
 
 
-def _place(cell: Cell) -> tuple[int, int]:
-    return METHODS.index(cell.method), (*VARIANTS, BOTH).index(cell.variant)
+def _place(cell: Cell, experiment: str) -> tuple[float, ...]:
+    described = EXPERIMENTS[experiment]
+    methods = (*described.methods, *described.further, *described.orientation)
+    variant = (*VARIANTS, BOTH).index(cell.variant)
+    return methods.index(cell.method), variant, HOWS.index(cell.how), cell.weight or 0
 
 
 def as_markdown(table: Table) -> str:
     """A table with the published value in a column of its own beside each."""
     header = ["", *(name for column in table.columns for name in (_heading(column), "paper"))]
-    lines = [f"### {TITLES[table.protocol]}, %", "", _row(header), _row(["---"] * len(header))]
+    lines = [f"### {table.title}, %", "", _row(header), _row(["---"] * len(header))]
     for row in table.rows:
         texts = [row]
         for cells in table.columns.values():
@@ -147,20 +223,23 @@ def as_markdown(table: Table) -> str:
             texts += ["", ""] if cell is None else [_marked(cell, "**", "__"), _score(cell.published)]
         lines.append(_row(texts))
     lines += ["", *(f"- {_heading(column)}: {text}" for column, text in _remarks(table).items())]
+    if table.experiment == "expt3" and any(column.dataset == "esc50" for column in table.columns):
+        listed = ", ".join(f"{name} {score}" for name, score in ESC50_BASELINES.items())
+        lines += [f"- ESC-50's own page lists, as means over its five folds: {listed}"]
     return "\n".join(lines) + "\n"
 
 
 def as_latex(table: Table) -> str:
     """A tabular for a paper; it needs booktabs."""
     lines = [
-        f"% {TITLES[table.protocol]} accuracy (%): ours, and the published value below it",
+        f"% {table.title}, accuracy (%): ours, and the published value below it",
         rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
         r"\toprule",
         " & ".join(["", *(_heading(column, latex=True) for column in table.columns)]) + r" \\",
         r"\midrule",
     ]
     for row in table.rows:
-        own, theirs = [row], [""]
+        own, theirs = [row.replace("λ", r"$\lambda$")], [""]
         for cells in table.columns.values():
             cell = cells.get(row)
             text = "" if cell is None else _marked(cell, r"\textbf{", r"\underline{", "}")
@@ -176,16 +255,20 @@ def as_csv(found: Iterable[Table]) -> str:
     """All tables, a line for each cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    place = ["experiment", "protocol", "dataset", "noise", "train_size", "epochs", "precision"]
+    place = ["experiment", "protocol", "dataset", "noise", "fold", "train_size", "epochs", "precision"]
     score = [
+        "scale",
         "method",
         "variant",
+        "how",
+        "weight",
         "mean",
         "deviation",
         "trials",
         "rank",
         "published_mean",
         "published_deviation",
+        "step_seconds",
     ]
     writer.writerow([*place, *score])
     for table in found:
@@ -194,16 +277,19 @@ def as_csv(found: Iterable[Table]) -> str:
                 cell = cells.get(row)
                 if cell is None:
                     continue
-                where = [table.experiment, table.protocol, column.dataset, column.noise, column.train_size]
-                what = [column.epochs, column.precision, cell.method, cell.variant]
+                where = [table.experiment, table.protocol, column.dataset, column.noise, column.fold]
+                amount = [column.train_size, column.epochs, column.precision, column.scale]
+                what = [cell.method, cell.variant, cell.how, cell.weight]
                 scores = [
                     cell.mean,
                     cell.deviation,
                     len(cell.scores),
                     cell.rank,
                     *(cell.published or [None] * 2),
+                    cell.step_seconds,
                 ]
-                writer.writerow([*where, *what, *("" if value is None else value for value in scores)])
+                values = [*where, *amount, *what, *scores]
+                writer.writerow(["" if value is None else value for value in values])
     return text.getvalue()
 
 
@@ -238,17 +324,34 @@ def _remarks(table: Table) -> dict[Column, str]:
         text = f"{column.train_size:,} samples, {column.epochs} epochs, trials: {trials}"
         if column.precision != "no":
             text += f", in {column.precision}"
+        if column.scale != "paper":
+            text += f", the smaller network of the preset {column.scale}"
         best, second = (next((c for c in cells.values() if c.rank == rank), None) for rank in (1, 2))
         if best is not None and second is not None:
             text += f"; {best.row} is {best.mean - second.mean:.2f} ahead of {second.row}"
             if min(len(best.scores), len(second.scores)) > 1:
                 p = float(ttest_ind(best.scores, second.scores, equal_var=False).pvalue)
                 text += f" (Welch test: p = {p:.2g})"
-        remarks[column] = text
+        remarks[column] = text + _times(table, column)
     return remarks
 
 
+def _times(table: Table, column: Column) -> str:
+    """How long steps take beside those of the first method; of Expt2, where that is a question."""
+    cells = [table.columns[column][row] for row in table.rows if row in table.columns[column]]
+    timed = [cell for cell in cells if cell.step_seconds]
+    if table.experiment != "expt2" or not timed or timed[0].step_seconds is None:
+        return ""
+    first = timed[0].step_seconds
+    others = ", ".join(f"{cell.row} {(cell.step_seconds or 0) / first:.2f}" for cell in timed[1:])
+    text = f"; a step of {timed[0].row} takes {1000 * first:.0f} ms"
+    text += f", relative to which {others}" if others else ""
+    return text + (f" (the paper: {HOURS[column.dataset]})" if column.dataset in HOURS else "")
+
+
 def _heading(column: Column, *, latex: bool = False) -> str:
+    if column.fold:
+        return f"{column.dataset}, {'all five folds' if column.fold == _ALL else f'fold {column.fold}'}"
     if not column.noise:
         return column.dataset
     sigma = r"$\sigma$" if latex else "σ"

@@ -1,25 +1,18 @@
-"""One trial of Expt0 or Expt1: train an encoder with one method and seed, and score it by one protocol."""
+"""What one trial is: one method and seed, and what all kinds of trials share."""
 
-import math
-import time
-from functools import lru_cache
+import json
+import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.decomposition import PCA
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from dcs import data, evaluation, models, objectives, training
+from dcs import data, evaluation, objectives, training
 from dcs._saved import restore
-from dcs.training.run import MODEL
+from dcs.training.run import METRICS, MODEL
 
-MASKED = ("n2v", "dcs")  # what the variants differ in: the paper masks 10 %, our default is 30 %
-TRAINED = ("mse", "cosine", "n2v", "sure", "dcs")
-ORIENTATION = ("pca", "untrained", "oracle")  # rows that are in every table, beside the methods
-METHODS = (*TRAINED, *ORIENTATION)
 BOTH = "both"  # the variant of a method that is the same in both
-BATCH_SIZE = 256
 
 
 class Trial(NamedTuple):
@@ -35,6 +28,11 @@ class Trial(NamedTuple):
     epochs: int
     train_size: int  # samples the encoder learns from
     precision: str = "no"  # bf16 for mixed precision
+    # Fields below are newer than some results, which have their defaults.
+    fold: int = 0  # the test split, where data has several
+    weight: float = 0.0  # λ of a regulariser
+    how: str = "separate"  # or shared: whether a regulariser has a pass of its own through the backbone
+    scale: str = "paper"  # whose network and heads these are: the paper's, or those of a smaller preset
 
     @property
     def seed(self) -> int:
@@ -48,8 +46,14 @@ class Trial(NamedTuple):
         method = self.method if self.variant == BOTH else f"{self.method}-{self.variant}"
         part = "train" if self.protocol == "linear" else "all"
         size = f"{part}{self.train_size}-{self.epochs}epochs"
-        if self.precision != "no":
-            size += f"-{self.precision}"
+        further = {
+            f"-{self.precision}": self.precision != "no",
+            f"-fold{self.fold}": self.fold,
+            f"-lambda{self.weight:g}": self.weight,
+            f"-{self.how}": self.how != "separate",
+            f"-{self.scale}": self.scale != "paper",
+        }
+        size += "".join(text for text, there in further.items() if there)
         return f"{self.dataset}{noise}-{method}-{size}-{self.trial}"
 
 
@@ -60,124 +64,66 @@ class Part(NamedTuple):
     test: data.Split
 
 
-def run(trial: Trial, out: Path, root: str | None = None, threads: int | None = None) -> dict[str, Any]:
-    """Carry out a trial, going on where it was stopped; its line of results.jsonl."""
-    start = time.perf_counter()
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        part = load(trial, root)
-        encoder, settings = train(trial, part.train, out, threads)
-        if trial.protocol == "linear":
-            result = evaluation.linear(part.train, part.test, encoder)
-        else:
-            result = evaluation.clustering(part.train, encoder, seed=trial.seed)
-    finally:
-        torch.set_num_threads(before)
-    line = {**trial._asdict(), "seed": trial.seed, "score": result.score, "metrics": result.metrics}
-    line |= {"settings": {"training": settings, "evaluation": result.settings}, "versions": result.versions}
-    return {**line, "seconds": round(time.perf_counter() - start, 3)}
+class Outcome(NamedTuple):
+    """What came out of a trial."""
+
+    result: evaluation.Result
+    settings: dict[str, Any]  # of the training
+    metrics: dict[str, float]  # beside those of the result
 
 
-def load(trial: Trial, root: str | None) -> Part:
-    """The samples of a trial: both splits for the linear protocol, all of them as one for the clustering."""
-    found = _load(trial.dataset, trial.noise, root)
-    assert found.test is not None  # noqa: S101  (all data sets of the experiments have one)
-    if trial.protocol == "linear":
-        train, test = found.train, found.test
-    else:
-        train = _join(found.train, found.test)
-        test = train
-    if trial.dataset == "pendigits" and trial.variant == "paper":
-        train, test = (_flat(part) for part in (train, test))
-    if trial.train_size < len(train):
-        order = torch.randperm(len(train), generator=Generator().manual_seed(0))
-        train = _rows(train, order[: trial.train_size])
-    return Part(train, test)
+def subset(split: data.Split, size: int) -> data.Split:
+    """So many samples, the same in all trials, in memory."""
+    if size >= len(split):
+        return split
+    rows = torch.randperm(len(split), generator=Generator().manual_seed(0))[:size]
+    x = split.x.read(rows.tolist()) if isinstance(split.x, data.Samples) else split.x[rows]
+    y, clean = (None if part is None else part[rows] for part in (split.y, split.clean))
+    return data.Split(x, y, clean)
 
 
-def train(trial: Trial, split: data.Split, out: Path, threads: int | None) -> tuple[Any, dict[str, Any]]:
-    """The encoder of a trial, trained or read from where an earlier call left it, and its settings."""
-    x = split.x
-    assert isinstance(x, Tensor)  # noqa: S101
-    shape, classes = tuple(x.shape[1:]), int(split.y.max()) + 1 if split.y is not None else 10
-    if trial.method == "pca":
-        fitted = PCA(classes, random_state=trial.seed).fit(x.flatten(1).numpy())
-        return lambda x: fitted.transform(x.flatten(1).numpy()), {"n_components": classes}
-    config = training.read_config(
-        {
-            "objective": trial.method if trial.method in TRAINED else "cosine",
-            **_settings_of(trial),
-            "n_components": classes,
-            "max_epochs": trial.epochs,
-            "batch_size": BATCH_SIZE,
-            "validation": 0.0,
-            "seed": trial.seed,
-            "threads": threads,
-            "precision": trial.precision,
-        }
-    )
-    network = models.build("mlp", shape, classes, seed=trial.seed)
-    if trial.method == "untrained":
-        return network, {"network": "mlp", "n_components": classes}
-    oracle = trial.method == "oracle"
-    objective: objectives.Objective = training.make_objective(config, shape)
-    if oracle:
-        objective = objectives.CosineOracle(objectives.ChosenViews())  # it sees what dcs sees
+def train_once(
+    trial: Trial,
+    network: nn.Module,
+    objective: objectives.Objective,
+    x: Tensor | data.Samples,
+    config: training.TrainingConfig,
+    out: Path,
+    **options: Any,
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Train a network in place, or read what an earlier call left, going on where that was stopped.
+
+    Args:
+        trial: What it is for.
+        network: To train.
+        objective: To minimise.
+        x: Samples to learn from.
+        config: The settings.
+        out: The directory of encoders.
+        **options: Of `dcs.training.train`.
+
+    Returns:
+        The settings, and `step_seconds`, how long a step took (the median over the epochs).
+    """
     described: dict[str, Any] = {
-        "data": {"source": trial.dataset, "noise": trial.noise, "samples": len(split)},
+        "data": {"source": trial.dataset, "noise": trial.noise, "samples": x.shape[0]},
         "method": trial.method,
-        "shape": list(shape),
+        "shape": list(x.shape[1:]),
         "training": config.model_dump(mode="json"),
     }
+    if trial.fold:
+        described["data"]["fold"] = trial.fold
     with training.Run(out / trial.name, described, resume=True) as kept:
         if kept.finished:
             restore(network, kept.folder / MODEL, {})
         else:
-            training.train(network, objective, x, config, pair=split.clean if oracle else None, recorder=kept)
+            training.train(network, objective, x, config, recorder=kept, **options)
             kept.finish(network.state_dict())
-    return network, {**described["training"], "made_of": repr(objective)}
+        took = _step_seconds(kept.folder / METRICS, config.batch_size)
+    return {**described["training"], "made_of": repr(objective)}, took
 
 
-def _settings_of(trial: Trial) -> dict[str, Any]:
-    """What a variant changes."""
-    if trial.method not in MASKED or trial.variant != "paper":
-        return {}
-    if trial.method == "dcs":
-        return {"objective_options": {"variant": "paper"}}
-    return {"masking": {"rho": 0.1}}
-
-
-@lru_cache(maxsize=2)
-def _load(name: str, noise: float, root: str | None) -> data.Dataset:
-    wanted = ("gaussian", noise) if noise else None
-    return data.load(name, root=root, noise=wanted, seed=0, resident=True)
-
-
-def _join(one: data.Split, other: data.Split) -> data.Split:
-    def both(name: str) -> Any:
-        parts = [getattr(part, name) for part in (one, other)]
-        return None if any(part is None for part in parts) else torch.cat(parts)
-
-    return data.Split(both("x"), both("y"), both("clean"))
-
-
-def _rows(split: data.Split, rows: Tensor) -> data.Split:
-    assert isinstance(split.x, Tensor)  # noqa: S101
-    y, clean = (None if part is None else part[rows] for part in (split.y, split.clean))
-    return data.Split(split.x[rows], y, clean)
-
-
-def _flat(split: data.Split) -> data.Split:
-    """x₁, y₁, …, x₈, y₈ in place of two channels of eight points."""
-
-    def flat(x: Any) -> Any:
-        return None if x is None else x.transpose(1, 2).flatten(1).contiguous()
-
-    return data.Split(flat(split.x), split.y, flat(split.clean))
-
-
-def epochs_for(steps: int, train_size: int) -> int:
-    """As many epochs as make at least so many steps."""
-    return math.ceil(steps / math.ceil(train_size / BATCH_SIZE))
+def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rates = [json.loads(line)["samples_per_second"] for line in lines]
+    return {"step_seconds": round(batch_size / statistics.median(rates), 6)} if rates else {}

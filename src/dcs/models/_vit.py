@@ -28,8 +28,9 @@ class ViT(nn.Module):
         depth: Blocks.
         heads: Of attention; by default one for each 64 of the width.
         expansion: Width of a block's perceptron, in tokens' widths.
-        pooling: `mean`: features are the mean over the tokens, (n, n_components); `flat`: all of them,
-            (n, tokens·n_components).
+        pooling: `mean`: features are the mean over the tokens, (n, n_components); `statistics`: that and
+            their deviation, (n, 2·n_components), which tells steady sounds from short ones; `flat`: all of
+            them, (n, tokens·n_components).
         decoder_depth: Blocks of the decoder before its last, linear layer; 0 is a linear decoder.
 
     Example:
@@ -59,7 +60,7 @@ class ViT(nn.Module):
             ("decoder_depth", decoder_depth, 0),
         ):
             check_integer(name, value, at_least=least)
-        check_choice("pooling", pooling, ("mean", "flat"))
+        check_choice("pooling", pooling, ("mean", "statistics", "flat"))
         self.shape, self.pooling = tuple(shape), pooling
         self.inner_shape = channels, *size = with_channels(shape, 2)
         self.patch = _patch(patch, size)
@@ -88,7 +89,12 @@ class ViT(nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         """Compute the features."""
         tokens = self.tokens(x)
-        return tokens.mean(1) if self.pooling == "mean" else tokens.flatten(1)
+        if self.pooling == "flat":
+            return tokens.flatten(1)
+        mean = tokens.mean(1)
+        if self.pooling == "mean":
+            return mean
+        return torch.cat([mean, tokens.std(1, correction=0)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Predict x from x."""
