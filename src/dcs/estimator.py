@@ -210,7 +210,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
         x, _ = self._seen(self._read(X), _lengths_of(X))
-        return collect(self.network_, encoder_of(self.network_), x, self._device())
+        encode, objective = encoder_of(self.network_), self.objective_
+        if isinstance(objective, objectives.SelfSupervised):  # whose network takes normalised images
+            return collect(self.network_, lambda x: encode(objective.inputs(x)), x, self._device())
+        return collect(self.network_, encode, x, self._device())
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
@@ -220,6 +223,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         it is the spectrogram in dB that is predicted.
         """
         check_is_fitted(self)
+        self._check_predicts("denoise")
         x, lengths = self._seen(self._read(X), _lengths_of(X))
 
         def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -258,6 +262,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def inverse_transform(self, Z: Any) -> Array:  # noqa: N803
         """Decode features, (n, n_components), to samples; see `scale_`."""
         check_is_fitted(self)
+        self._check_predicts("inverse_transform")
         decode = getattr(self.network_, "decode", None) or getattr(self.network_, "decoder", None)
         if decode is None:
             raise ValueError(
@@ -289,6 +294,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             pair: A second noisy observation of them.
         """
         check_is_fitted(self)
+        self._check_predicts("score")
         if self.objective_ is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         waves, device = self._read(X), self._device()
@@ -320,7 +326,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         folder = Path(path).expanduser().absolute()
         check_target(folder, overwrite)
         modules = {MODEL: self.network_}
-        if self.objective_ is not None and self.objective_.state_dict():
+        heads = isinstance(self.objective_, objectives.SelfSupervised)  # which are for the training only
+        if self.objective_ is not None and self.objective_.state_dict() and not heads:
             modules[OBJECTIVE] = self.objective_
         write_folder(folder, modules, self._described(), self.history_)
 
@@ -336,14 +343,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if settings[name] is None:
                 settings[name] = {}
         if isinstance(self.objective, str):
-            check_choice("objective", self.objective, objectives.REGISTRY)
-            masked = issubclass(objectives.REGISTRY[self.objective], objectives.MaskedObjective)
-            if self.masking and not masked:
+            check_choice("objective", self.objective, objectives.NAMES)
+            if self.masking and not objectives.masks(self.objective):
                 raise ValueError(f"masking means nothing for objective {self.objective!r}: leave it out")
         elif isinstance(self.objective, objectives.SelfSupervised):
             raise TypeError(
-                "objective must be one that predicts X, not a self-supervised one, whose network sees views: "
-                "use dcs.training.train, and docs/ssl.md"
+                "objective must be given by its name, such as 'simsiam-dcs', if it is a self-supervised one: "
+                "its options go into objective_options"
             )
         elif isinstance(self.objective, objectives.Objective):
             del settings["objective"]
@@ -352,7 +358,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                     raise ValueError(f"{name} is for an objective given by name: set it in your objective")
         else:
             raise TypeError(
-                f"objective must be one of {', '.join(objectives.REGISTRY)}, or a dcs.objectives.Objective, "
+                f"objective must be one of {', '.join(objectives.NAMES)}, or a dcs.objectives.Objective, "
                 f"got {self.objective!r}"
             )
         if isinstance(self.network, str):
@@ -387,6 +393,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if not isinstance(made, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(made).__name__}")
         return made
+
+    def _check_predicts(self, method: str) -> None:
+        if isinstance(self.objective_, objectives.SelfSupervised):
+            raise ValueError(
+                f"{method} needs an objective that predicts X, such as 'dcs': {self.objective} learns "
+                f"features only, which transform returns"
+            )
 
     def _device(self) -> torch.device:
         best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
