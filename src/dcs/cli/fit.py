@@ -58,7 +58,7 @@ def fit(
     objective: Annotated[
         str | None,
         typer.Option(
-            help="mse cosine n2v sure dae dcs; of images also simsiam, simclr and byol, each alone, with +bsm, "
+            help="mse cosine n2v sure dae dcs; of images also simsiam, simclr, byol, alone or with +bsm, "
             "-n2v, -dae or -dcs  [default: dcs]"
         ),
     ] = None,

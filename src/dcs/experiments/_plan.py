@@ -81,7 +81,7 @@ EXPERIMENTS = {
         _siamese.MASKED,
         {
             "paper": Preset({"linear": 1}, 800),
-            "quick": Preset({"linear": 2}, 40, 5_000, ("cifar10",), scale="quick"),
+            "quick": Preset({"linear": 2}, 30, 5_000, ("cifar10",), scale="quick"),
             "smoke": Preset({"linear": 1}, 2, 256, ("digits",), scale="smoke"),
         },
         further=_siamese.FURTHER,
@@ -96,7 +96,7 @@ EXPERIMENTS = {
         _audio.MASKED,
         {
             "paper": Preset({"linear": 6}, 4_000),
-            "quick": Preset({"linear": 2}, 120, scale="quick"),
+            "quick": Preset({"linear": 2}, 150, scale="quick"),
             "smoke": Preset({"linear": 1}, 20, None, ("tones",), scale="smoke"),
         },
         untrained=_audio.ORIENTATION,
