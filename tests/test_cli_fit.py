@@ -419,3 +419,68 @@ def test_few_steps_are_warned_of(photos, tmp_path):
     result = dcs("fit", photos, "--out", tmp_path / "r", "--epochs", 50, *QUICK)
     assert result.returncode == 0
     assert "dcs: warning: training ended after 100 steps while the loss was still falling" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory):
+    """Small colour pictures, reddish and bluish."""
+    folder, rng = tmp_path_factory.mktemp("data") / "coloured", np.random.default_rng(0)
+    for name, channel in (("red", 0), ("blue", 2)):
+        (folder / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = rng.integers(0, 90, (16, 16, 3))
+            pixels[..., channel] += 120
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
+    return folder
+
+
+VIEWS = ("--epochs", "1", "--threads", "1", "--batch-size", "16", "--set", 'network_options={"width": 4}')
+NARROW = {"projector": [16, 16], "predictor": 8}
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")  # one epoch is few
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [
+        ("simsiam", NARROW),
+        ("simsiam+bsm", NARROW),
+        ("simsiam-n2v", NARROW),
+        ("simsiam-dae", NARROW),
+        ("simclr", {"projector": [16, 16]}),
+        ("simclr-dcs", {"projector": [16, 16]}),
+        ("byol", NARROW),
+        ("byol-dcs", {**NARROW, "how": "shared"}),
+    ],
+)
+def test_self_supervised_objectives_by_command(coloured, tmp_path, objective, options):
+    run = tmp_path / "run"
+    given = ("--objective", objective, "--set", f"objective_options={json.dumps(options)}", *VIEWS)
+    result = inside("fit", coloured, "--out", run, *given)
+    assert result.returncode == 0, result.stderr
+    training = json.loads((run / "config.json").read_text())["training"]
+    recipe = ("network", "optimizer", "learning_rate", "weight_decay", "schedule", "validation")
+    assert [training[name] for name in recipe] == ["resnet18", "sgd", 0.03, 5e-4, "cosine", 0.0]
+    embedded = inside("embed", run, coloured, "--out", tmp_path / "features.npy")
+    assert embedded.returncode == 0, embedded.stderr
+    assert np.load(tmp_path / "features.npy").shape == (40, 32)
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_simsiam_dcs_is_resumed_scored_and_refused_what_it_cannot(coloured, tmp_path):
+    run, options = tmp_path / "run", f"objective_options={json.dumps({**NARROW, 'weight': 0.02})}"
+    given = ("--objective", "simsiam-dcs", "--variant", "paper", "--set", options, *VIEWS)
+    assert inside("fit", coloured, "--out", run, *given).returncode == 0
+    told = json.loads((run / "config.json").read_text())["training"]["objective_options"]
+    assert told == {**NARROW, "weight": 0.02, "regulariser_options": {"variant": "paper"}}
+    again = inside("fit", coloured, "--out", run, "--resume", *given)
+    assert "there is nothing to resume" in again.stdout
+    scored = inside("evaluate", run, "--protocol", "linear,knn", "--json")
+    assert [json.loads(line)["method"] for line in scored.stdout.splitlines()] == ["simsiam-dcs"] * 2
+    refused = inside("denoise", run, coloured, "--out", tmp_path / "clean.npy")
+    assert refused.returncode == 1
+    assert "denoise needs an objective that predicts X" in refused.stderr
+    plain = inside(
+        "fit", coloured, "--out", tmp_path / "adam", *given, "--set", "optimizer=adam", "--dry-run"
+    )
+    settings = json.loads(plain.stdout)["training"]
+    assert (settings["learning_rate"], settings["weight_decay"]) == (1e-3, 0)

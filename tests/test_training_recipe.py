@@ -2,8 +2,8 @@
 
 import logging
 import math
-from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,7 +11,6 @@ from torch import nn
 import dcs
 from dcs import models, objectives
 from dcs.augmentation import Views
-from dcs.cli.fit import fit
 from dcs.training import KNNMonitor, Run, TrainingWarning, make_objective, read_config, train
 from dcs.training.loop import _engine, _Trainer
 from dcs.training.meters import concerns, projection_spread
@@ -252,13 +251,41 @@ def test_mixed_precision_and_doubles_will_do(name):
     assert math.isfinite(double[0]["loss"])
 
 
-def test_other_entrances_refuse_what_they_cannot_feed():
-    with pytest.raises(TypeError, match="objective must be one that predicts X"):
+def test_the_estimator_normalises_images_and_says_what_it_cannot_do(tmp_path):
+    with pytest.raises(TypeError, match="objective must be given by its name"):
         dcs.DenoisingEncoder(objective=made()).fit(images().numpy())
-    with pytest.raises(ValueError, match="objective must be one of mse"):
-        dcs.DenoisingEncoder(objective="simsiam").fit(images().numpy())
-    with pytest.raises(ValueError, match=r"objective simsiam-dcs .* dcs\.training\.train"):
-        fit("digits", Path("run"), objective="simsiam-dcs")
+    with pytest.raises(ValueError, match="masking means nothing for objective 'simsiam'"):
+        dcs.DenoisingEncoder(objective="simsiam", masking={"rho": 0.1}).fit(images().numpy())
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
+    x = images()
+    encoder = dcs.DenoisingEncoder(
+        objective="simsiam-dcs",
+        objective_options={"augment": {"mean": mean, "std": std}, "projector": [16, 16], "predictor": 8},
+        network="resnet18",
+        network_options={"width": 4},
+        batch_size=16,
+        max_epochs=1,
+        random_state=0,
+    ).fit(x.numpy())
+    features = encoder.transform(x.numpy())
+    seen = (x - torch.tensor(mean).reshape(3, 1, 1)) / torch.tensor(std).reshape(3, 1, 1)
+    with torch.no_grad():
+        expected = encoder.network_.encode(seen)
+    torch.testing.assert_close(torch.from_numpy(features), expected, rtol=1e-4, atol=1e-5)
+    encoder.save(tmp_path / "saved")
+    assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == [
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+    ]
+    assert np.array_equal(dcs.load(tmp_path / "saved").transform(x.numpy()), features)
+    for refused in (encoder.denoise, encoder.score, dcs.load(tmp_path / "saved").denoise):
+        with pytest.raises(
+            ValueError, match="needs an objective that predicts X, such as 'dcs': simsiam-dcs"
+        ):
+            refused(x.numpy())
+    with pytest.raises(ValueError, match="inverse_transform needs an objective that predicts X"):
+        encoder.inverse_transform(features)
 
 
 def test_a_collapse_is_warned_of():

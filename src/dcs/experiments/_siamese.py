@@ -111,8 +111,8 @@ def _load(name: str, root: str | None, resident: bool | None) -> data.Dataset:
 
 
 def _coloured(split: data.Split) -> data.Split:
-    """Grey digits of 8 x 8 pixels as colour images of 32 x 32."""
-    x = torch.as_tensor(split.x)[:, None].repeat_interleave(4, 2).repeat_interleave(4, 3)
+    """Grey digits of 8 x 8 pixels as colour images of 16 x 16."""
+    x = torch.as_tensor(split.x)[:, None].repeat_interleave(2, 2).repeat_interleave(2, 3)
     return data.Split(x.expand(-1, 3, -1, -1).contiguous(), split.y)
 
 
