@@ -58,7 +58,7 @@ def test_folds_and_variants():
         ({"folds": [6]}, "folds must be one of 1, 2, 3, 4, 5"),
         ({"folds": []}, "folds is empty"),
         ({"noises": [0.3]}, "noises are for expt0: expt3 adds none"),
-        ({"weights": [0.1]}, "weights are for expt2: expt3 has no regulariser"),
+        ({"lambdas": [0.1]}, "lambdas are for expt2: expt3 has no regulariser"),
         ({"hows": ["shared"]}, "hows are for expt2"),
         ({"protocols": ["clustering"]}, "protocols must be one of linear, got 'clustering'"),
         ({"datasets": ["mnist"]}, "datasets must be one of esc50, tones"),

@@ -72,11 +72,11 @@ def test_variants_of_the_regularisers():
 
 
 def test_the_sweep_of_table_4():
-    trials = experiments.plan("expt2", "smoke", weights=[0.0001, 0.05])
+    trials = experiments.plan("expt2", "smoke", lambdas=[0.0001, 0.05])
     assert [(t.method, t.weight) for t in trials] == [("simsiam-dcs", 0.0001), ("simsiam-dcs", 0.05)]
     assert len({t.name for t in trials}) == 2
     both = experiments.plan(
-        "expt2", "smoke", methods=["simsiam-n2v"], weights=[0.1], hows=["separate", "shared"]
+        "expt2", "smoke", methods=["simsiam-n2v"], lambdas=[0.1], hows=["separate", "shared"]
     )
     assert [(t.method, t.weight, t.how) for t in both] == [
         ("simsiam-n2v", 0.1, "separate"),
@@ -87,16 +87,16 @@ def test_the_sweep_of_table_4():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"weights": [-0.1]}, "weights must be above 0"),
-        ({"weights": []}, "weights is empty"),
-        ({"weights": [0.1], "methods": ["simsiam"]}, "methods with weights must be one of simsiam-n2v"),
+        ({"lambdas": [-0.1]}, "lambdas must be above 0"),
+        ({"lambdas": []}, "lambdas is empty"),
+        ({"lambdas": [0.1], "methods": ["simsiam"]}, "methods with lambdas must be one of simsiam-n2v"),
         ({"hows": ["twice"]}, "hows must be one of separate, shared"),
         ({"noises": [0.3]}, "noises are for expt0: expt2 adds none"),
         ({"folds": [5]}, "folds are for expt3: expt2 has none"),
         ({"protocols": ["linear", "clustering"]}, "protocols must be one of linear, got 'clustering'"),
         ({"datasets": ["mnist"]}, "datasets must be one of cifar10, cifar100, tiny-imagenet, digits"),
         ({"methods": ["dcs"]}, "methods must be one of simsiam, simsiam[+]bsm, simsiam-n2v, simsiam-dcs"),
-        ({"experiment": "expt0", "weights": [0.1]}, "weights are for expt2: expt0 has no regulariser"),
+        ({"experiment": "expt0", "lambdas": [0.1]}, "lambdas are for expt2: expt0 has no regulariser"),
     ],
 )
 def test_wrong_plans_are_refused(options, words):

@@ -107,7 +107,7 @@ def reproduce(
         noises=_numbers("--noise", noise),
         folds=_folds(fold),
         methods=_words(losses),
-        weights=_numbers("--lambdas", lambdas),
+        lambdas=_numbers("--lambdas", lambdas),
         hows=_words(how),
         trials=trials,
         epochs=epochs,

@@ -119,7 +119,7 @@ def plan(
     noises: Sequence[float] | None = None,
     folds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
-    weights: Sequence[float] | None = None,
+    lambdas: Sequence[float] | None = None,
     hows: Sequence[str] | None = None,
     trials: int | None = None,
     epochs: int | None = None,
@@ -137,8 +137,8 @@ def plan(
         noises: Deviations other than the preset's; of Expt0.
         folds: To test on, of Expt3; by default 5.
         methods: Other than the paper's. The rows for orientation are always there.
-        weights: λ of the regulariser, of Expt2: then only methods with one are run, with each of these, and
-            by default only `simsiam-dcs`. Otherwise the paper's λ is used.
+        lambdas: Weights of the regulariser, of Expt2: then only methods with one are run, with each of these,
+            and by default only `simsiam-dcs`. Otherwise the paper's weight is used.
         hows: `separate`, `shared`, or both, of regularisers in Expt2; see `dcs.objectives.SelfSupervised`.
         trials: Of each protocol.
         epochs: Of each training.
@@ -148,13 +148,11 @@ def plan(
     check_choice("experiment", experiment, EXPERIMENTS)
     check_choice("preset", preset, PRESETS)
     check_choice("precision", precision, ("no", "bf16"))
-    _check_own(experiment, {"noises": noises, "folds": folds, "weights": weights, "hows": hows})
-    described, amount = EXPERIMENTS[experiment], EXPERIMENTS[experiment].presets[preset]
-    for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
-        if value is not None:
-            check_integer(name, value, at_least=1)
-    amount = amount._replace(epochs=epochs or amount.epochs, train_size=train_size or amount.train_size)
-    methods = ["simsiam-dcs"] if methods is None and weights is not None else methods
+    _check_own(experiment, {"noises": noises, "folds": folds, "lambdas": lambdas, "hows": hows})
+    described = EXPERIMENTS[experiment]
+    amount = _amount(described.presets[preset], trials, epochs, train_size)
+    if lambdas is not None and methods is None:
+        methods = ["simsiam-dcs"]
     chosen: dict[str, Sequence[str]] = {
         "variants": variants,
         "protocols": described.protocols if protocols is None else protocols,
@@ -162,52 +160,66 @@ def plan(
         "methods": methods or described.methods,
         "hows": HOWS[:1] if hows is None else hows,
     }
-    known: dict[str, Sequence[str]] = {
-        "variants": VARIANTS,
-        "protocols": described.protocols,
-        "datasets": tuple(dict.fromkeys((*described.datasets, *described.stand_ins))),
-        "methods": (*described.methods, *described.further),
-        "hows": HOWS,
-    }
-    for name, values in chosen.items():
-        if not values:
-            raise ValueError(f"{name} is empty: name some of {', '.join(known[name])}")
-        for text in values:
-            check_choice(name, text, known[name])
-    rows = described.orientation
-    if weights is not None:
-        rows = ()
-        for method in chosen["methods"]:
-            check_choice("methods with weights", method, filter(_siamese.regularised, known["methods"]))
+    _check_known(described, chosen, regularised=lambdas is not None)
+    rows = described.orientation if lambdas is None else ()
+    order = [m for m in (*described.methods, *described.further) if m in chosen["methods"]]
+    base = Trial(experiment, "", 0.0, "", BOTH, "", 0, 0, 0, precision, scale=amount.scale)
     planned = [
         _completed(trial, described, amount)
         for protocol in chosen["protocols"]
         for dataset in chosen["datasets"]
         for level in noises or amount.noises or described.noises
         for fold in folds or described.folds
-        for number in range(trials or amount.trials[protocol])
-        for method in [*(m for m in known["methods"] if m in chosen["methods"]), *rows]
+        for number in range(amount.trials[protocol])
+        for method in [*order, *rows]
         for trial in _variations(
-            Trial(
-                experiment,
-                dataset,
-                float(level),
-                method,
-                BOTH,
-                protocol,
-                number,
-                0,
-                0,
-                precision,
-                int(fold),
-                scale=amount.scale,
+            base._replace(
+                dataset=dataset,
+                noise=float(level),
+                method=method,
+                protocol=protocol,
+                trial=number,
+                fold=int(fold),
             ),
             chosen["variants"] if method in described.masked else (BOTH,),
             chosen["hows"],
-            weights,
+            lambdas,
         )
     ]
     return list(dict.fromkeys(planned))
+
+
+def _amount(preset: Preset, trials: int | None, epochs: int | None, train_size: int | None) -> Preset:
+    """A preset with what is asked for in place of its own numbers."""
+    for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
+        if value is not None:
+            check_integer(name, value, at_least=1)
+    return preset._replace(
+        trials={protocol: trials or number for protocol, number in preset.trials.items()},
+        epochs=epochs or preset.epochs,
+        train_size=train_size or preset.train_size,
+    )
+
+
+def _check_known(described: Experiment, chosen: dict[str, Sequence[str]], *, regularised: bool) -> None:
+    """Refuse names that an experiment does not know."""
+    methods: Sequence[str] = (*described.methods, *described.further)
+    if regularised:
+        methods = [method for method in methods if _siamese.regularised(method)]
+    known: dict[str, Sequence[str]] = {
+        "variants": VARIANTS,
+        "protocols": described.protocols,
+        "datasets": tuple(dict.fromkeys((*described.datasets, *described.stand_ins))),
+        "methods": methods,
+        "hows": HOWS,
+    }
+    for name, values in chosen.items():
+        if not values:
+            raise ValueError(f"{name} is empty: name some of {', '.join(known[name])}")
+        for value in values:
+            check_choice(
+                f"{name} with lambdas" if regularised and name == "methods" else name, value, known[name]
+            )
 
 
 def _check_own(experiment: str, given: dict[str, Sequence[Any] | None]) -> None:
@@ -215,7 +227,7 @@ def _check_own(experiment: str, given: dict[str, Sequence[Any] | None]) -> None:
     owners = {
         "noises": ("expt0", "adds none"),
         "folds": ("expt3", "has none"),
-        "weights": ("expt2", "has no regulariser"),
+        "lambdas": ("expt2", "has no regulariser"),
         "hows": ("expt2", "has no regulariser"),
     }
     for name, values in given.items():
@@ -224,17 +236,17 @@ def _check_own(experiment: str, given: dict[str, Sequence[Any] | None]) -> None:
             raise ValueError(f"{name} are for {owner}: {experiment} {why}")
         if values is not None and not values:
             raise ValueError(f"{name} is empty: name some, or leave it out")
-    noises, weights, folds = (given[name] or () for name in ("noises", "weights", "folds"))
+    noises, lambdas, folds = (given[name] or () for name in ("noises", "lambdas", "folds"))
     if any(not 0 < level <= 10 for level in noises):
         raise ValueError(f"noises must be above 0 and at most 10, got {list(noises)}")
-    if any(not 0 < weight <= 1e6 for weight in weights):
-        raise ValueError(f"weights must be above 0 and at most 1e6, got {list(weights)}")
+    if any(not 0 < weight <= 1e6 for weight in lambdas):
+        raise ValueError(f"lambdas must be above 0 and at most 1e6, got {list(lambdas)}")
     for fold in folds:
         check_choice("folds", str(fold), FOLDS)
 
 
 def _variations(
-    trial: Trial, variants: Sequence[str], hows: Sequence[str], weights: Sequence[float] | None
+    trial: Trial, variants: Sequence[str], hows: Sequence[str], lambdas: Sequence[float] | None
 ) -> list[Trial]:
     """The trial in each of its variants, and with each regulariser if its method has one."""
     if not _siamese.regularised(trial.method):
@@ -243,7 +255,7 @@ def _variations(
         trial._replace(variant=variant, how=how, weight=float(weight))
         for variant in variants
         for how in hows
-        for weight in weights or (_siamese.WEIGHTS[trial.dataset],)
+        for weight in lambdas or (_siamese.WEIGHTS[trial.dataset],)
     ]
 
 
