@@ -129,7 +129,7 @@ def reproduce(
         count += 1
         noise = f" with noise {line['noise']:g}" if line["noise"] else ""
         fold = f" fold {line['fold']}" if line["fold"] else ""
-        weight = f" λ = {line['weight']:g}" if line["weight"] else ""
+        weight = f" λ = {line['weight']:g} {line['how']}" if line["weight"] else ""
         method = f"{line['method']}{weight} ({line['variant']})"
         what = f"{line['dataset']}{noise}{fold}, {method}, {line['protocol']}"
         scored = f"trial {line['trial']}: {line['score']:.2f} % in {line['seconds']:.0f} s"
