@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 import dcs as library
 from dcs.cli import main
+from official_files import some_images, write_cifar10
 
 DCS = Path(sys.executable).with_name("dcs")
 EPOCHS = 250
@@ -463,6 +464,16 @@ def test_self_supervised_objectives_by_command(coloured, tmp_path, objective, op
     embedded = inside("embed", run, coloured, "--out", tmp_path / "features.npy")
     assert embedded.returncode == 0, embedded.stderr
     assert np.load(tmp_path / "features.npy").shape == (40, 32)
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_simsiam_dcs_on_a_known_data_set(tmp_path):
+    write_cifar10(tmp_path / "data" / "cifar10", some_images((3, 32, 32)), [b"%d" % n for n in range(10)])
+    given = ("--root", tmp_path / "data", "--set", f"objective_options={json.dumps(NARROW)}", *VIEWS)
+    fitted = inside("fit", "cifar10", "--objective", "simsiam-dcs", "--out", tmp_path / "run", *given)
+    assert fitted.returncode == 0, fitted.stderr
+    scored = inside("evaluate", tmp_path / "run", "--protocol", "linear,knn")
+    assert scored.stdout.count(" %") == 2, scored.stderr
 
 
 @pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")

@@ -224,14 +224,16 @@ def test_a_block_is_torch_s_own_encoder_layer():
 @pytest.mark.parametrize("n_components", [6, 12])
 def test_pooling_and_decoders_of_the_transformer(decoder_depth, n_components):
     x = torch.randn(3, 9, 12, generator=torch.Generator().manual_seed(0))
-    mean, flat = (
+    mean, statistics, flat = (
         make("vit", (9, 12), n_components, pooling=pooling, decoder_depth=decoder_depth)
-        for pooling in ("mean", "flat")
+        for pooling in ("mean", "statistics", "flat")
     )
     assert mean.encode(x).shape == (3, n_components)
     tokens = flat.encode(x).unflatten(1, (-1, n_components))
     assert tokens.shape[1] == math.prod(flat.grid)
     torch.testing.assert_close(tokens.mean(1), mean.encode(x))
+    deviation = (tokens - tokens.mean(1, keepdim=True)).square().mean(1).sqrt()
+    torch.testing.assert_close(statistics.encode(x), torch.cat([tokens.mean(1), deviation], 1))
     assert mean(x).shape == x.shape
 
 
