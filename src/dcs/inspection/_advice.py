@@ -1,0 +1,137 @@
+"""What to do with data that is so."""
+
+import json
+
+import torch
+from torch import Tensor
+
+from dcs.inspection._evidence import Evidence
+from dcs.inspection._result import FAILS, UNKNOWN, Advice, Check, Distribution, Sigma
+from dcs.inspection._verdicts import CLEAN, NO_ANSWER
+from dcs.masking import AmplitudeNeighbors, BlindSpot, Masker
+from dcs.noise import GaussianSplit
+from dcs.objectives import DenoisingCosine
+
+_QUIET = 0.15  # with a larger share of quiet windows, one σ does not describe the noise
+_SHARES = (5, 25, 50, 75, 95)
+_BARS = 24
+
+
+def advise(
+    evidence: Evidence, state: str, checks: tuple[Check, ...], sigma: Sigma, entries: int, domain: str | None
+) -> Advice:
+    """Choose an objective and its views.
+
+    Args:
+        evidence: What was measured.
+        state: clean, slight, noisy or unknown.
+        checks: What holds.
+        sigma: The strength of the noise.
+        entries: Of one sample.
+        domain: spectrogram or waveform, for recordings.
+    """
+    verdicts = {check.name: check.verdict for check in checks}
+    arguments = ["--domain", "waveform"] if domain == "waveform" else []
+    if state == CLEAN:
+        why = "There is next to no noise to remove: a plain autoencoder does as well."
+        return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
+    if not evidence.ordered:
+        why = "Masking copies from neighbours, which columns in no order do not have; dae needs none."
+        known = 'If you know the strength of the noise: --set \'masking={"kind": "split", "sigma": ...}\' needs no neighbours.'
+        return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
+    warnings = _warnings(verdicts, state)
+    if domain is not None:
+        why = "Recordings are masked along time: an entry takes the value of one up to 2 steps away."
+        return Advice("dcs", "amplitude", 0.3, 2, tuple(arguments), why, warnings)
+    rho = 0.3 if 0.3 * entries >= 10 else 0.5
+    if _can_be_split(evidence, state):
+        estimate = sigma.value if sigma.value and verdicts["isotropy"] != FAILS else _chen(evidence)
+        level = float(f"{estimate:.3g}")
+        arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
+        nearly = "nearly " if verdicts["isotropy"] == FAILS else ""
+        why = (
+            f"One strength of noise {nearly}describes the data, so each sample can be split into two noisy views, "
+            f"and all entries be compared."
+        )
+        return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
+    window = 1
+    if evidence.correlated:
+        window = next((lag for lag, like in enumerate(evidence.like, 1) if like < 0.3), 3)
+        why = "Neighbours share noise: a wider window copies from entries whose noise is less alike."
+    elif state == NO_ANSWER:
+        why = "These are the defaults, which do not need the strength of the noise."
+    else:
+        why = "The noise is not equally strong everywhere, and masking does not need to know how strong it is."
+    masking = {"kind": "blind_spot", "rho": rho, "radius": window}
+    arguments += ["--set", "masking=" + json.dumps(masking)]
+    return Advice("dcs", "blind_spot", rho, window, tuple(arguments), why, warnings)
+
+
+def _can_be_split(evidence: Evidence, state: str) -> bool:
+    """Whether one σ describes the noise, by the rule of training, and that σ is more than nothing."""
+    visible = _chen(evidence) > 0.05 * evidence.deviation
+    usable = state != NO_ANSWER and not evidence.correlated and visible
+    return usable and evidence.quiet is not None and evidence.quiet <= _QUIET
+
+
+def _chen(evidence: Evidence) -> float:
+    return 0.0 if evidence.chen2015 is None else evidence.chen2015.value
+
+
+def _warnings(verdicts: dict[str, str], state: str) -> tuple[str, ...]:
+    found = []
+    if state == NO_ANSWER:
+        found.append("There was too little to see: take this as a start, not as a finding.")
+    if verdicts["independence"] == FAILS:
+        found.append("Neighbours share their noise: no way of making views from one observation removes all of it.")
+    if verdicts["isotropy"] == FAILS:
+        found.append("The objective n2v assumes less (zero mean and independence only): compare with it.")
+    if verdicts["light_tails"] == FAILS:
+        found.append("Outliers: clip or mend them first, if you know what they are.")
+    if verdicts["zero_mean"] == FAILS:
+        found.append("Values are cut off: predictions near the ends of the range will be off.")
+    if state != NO_ANSWER and all(verdict == UNKNOWN for verdict in verdicts.values()):
+        found.append("None of the assumptions could be tested.")
+    return tuple(found)
+
+
+def weights(
+    x: Tensor, advice: Advice, sigma: Sigma, ndim: int, domain: str | None, seed: int
+) -> tuple[Distribution, Distribution, float] | None:
+    """ĉ and k of samples for the recommended views, and how many entries are compared; None if there are none.
+
+    For data on which no views are advised, they are those of masking, to show how little there is to gain.
+    """
+    masker: Masker | GaussianSplit
+    if advice.views == "split" and sigma.value:
+        masker, dim = GaussianSplit(sigma.value), float(x[0].numel())
+    else:
+        rho = advice.rho or 0.3
+        dim = rho * x[0].numel()
+        masker = BlindSpot(rho, radius=advice.window or 1, ndim=ndim)
+        if domain is not None:
+            masker = AmplitudeNeighbors(rho, axis=-2 if domain == "spectrogram" else -1)
+    objective = DenoisingCosine(masker)
+    generator = torch.Generator(x.device).manual_seed(seed)
+    found = []
+    try:
+        for part in x.split(max(1, 2**20 // x[0].numel())):
+            found.append(objective.weights(part, generator)[:2])
+    except ValueError:  # samples too small to be masked
+        return None
+    c, k = (torch.cat(values) for values in zip(*found, strict=True))
+    return _spread(c), _spread(k, (0.0, 1.0)), dim
+
+
+def _spread(values: Tensor, ends: tuple[float, float] | None = None) -> Distribution:
+    finite = values[values.isfinite()].double()
+    infinite = len(values) - len(finite)
+    if not len(finite):
+        return Distribution({}, (), (), infinite)
+    shares = torch.tensor(_SHARES, dtype=torch.float64) / 100
+    quantiles = torch.quantile(finite, shares.to(finite.device)).tolist()
+    low, high = ends or (0.0, max(1e-9, 1.3 * quantiles[-1]))
+    counts = torch.histc(finite.clamp(low, high), _BARS, low, high)
+    edges = torch.linspace(low, high, _BARS + 1, dtype=torch.float64)
+    named = {str(share): value for share, value in zip(_SHARES, quantiles, strict=True)}
+    return Distribution(named, tuple(edges.tolist()), tuple(int(count) for count in counts), infinite)

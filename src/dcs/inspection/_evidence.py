@@ -1,0 +1,245 @@
+"""What is measured of the data; the verdicts are drawn from it."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dcs.inspection._residuals import (
+    LARGE,
+    Level,
+    Residuals,
+    level,
+    levels,
+    likeness,
+    residuals,
+    spread_of_samples,
+)
+from dcs.inspection._result import Estimate
+from dcs.noise import estimate_sigma, quiet_share
+from dcs.noise.level import _as_images
+
+_GROUPS = 4
+_T = 3.18  # Student's t of 95 % for as many groups
+_SAME = 1.2  # far residuals may be so much larger than near ones and still be noise
+
+
+class Evidence(NamedTuple):
+    """Numbers about the data.
+
+    Args:
+        deviation: Of all entries.
+        square: Their mean square.
+        mean: Their mean.
+        chen2015: σ̂, where it can be had.
+        mad: The same.
+        quiet: `quiet_share` for the first of them.
+        near: Residuals from all around, or None where samples are too small or too few.
+        far: Residuals from further off.
+        near_levels: Of their calm places.
+        far_levels: The same.
+        by_position: Whether positions were kept apart.
+        like: Correlations of the far residuals of neighbours 1, 2 and 3 entries apart, at `like_at`.
+        like_at: The level of the far residuals at which they were looked at.
+        is_noise: Whether what is there is surely noise: near and far agree about its strength.
+        correlated: Whether there is noise, or texture, that neighbours share.
+        ends: Values that lie exactly at the smallest and at the largest, as shares of all, and the shares of
+            those up to σ/2 from there, and of the next value, for each.
+        ordered: Whether entries have neighbours.
+    """
+
+    deviation: float
+    square: float
+    mean: float
+    chen2015: Estimate | None
+    mad: Estimate | None
+    quiet: float | None
+    near: Residuals | None
+    far: Residuals | None
+    near_levels: list[Level]
+    far_levels: list[Level]
+    by_position: bool
+    like: tuple[float, float, float]
+    like_at: Level | None
+    is_noise: bool
+    correlated: bool
+    ends: tuple[tuple[float, float, float], tuple[float, float, float]]
+    ordered: bool = True
+
+    @property
+    def levels(self) -> list[Level]:
+        """Of the noise: where neighbours share it, only what lies further off does not foretell it."""
+        return self.far_levels if self.correlated else self.near_levels
+
+    @property
+    def floor(self) -> Level | None:
+        """The weakest level, over all brightnesses where it is about as weak."""
+        if not self.levels:
+            return None
+        least = min(at.deviation + 2 * at.error for at in self.levels)
+        alike = [at.places for at in self.levels if at.deviation <= least]
+        source = self.far if self.correlated else self.near
+        assert source is not None  # noqa: S101  (there are levels of it)
+        return level(source.left.reshape(-1), source.foretold.reshape(-1), torch.cat(alike))
+
+    @property
+    def kurtosis(self) -> tuple[float, int]:
+        """Excess kurtosis of the noise, and of how many residuals, each in units of its level's deviation.
+
+        Where the noise is uneven, it is judged at the end where it is strong; else where it is weak, and surely
+        no signal.
+        """
+        ends, floor = self.ends_of_range, self.floor
+        source = self.far if self.correlated else self.near
+        if source is None or floor is None:
+            return 0.0, 0
+        strength = floor.deviation
+        if ends is not None and not self.correlated:
+            strength = max(end.deviation for end in ends) if self.is_uneven else strength
+        values = [
+            source.left.reshape(-1)[at.places] / at.deviation
+            for at in self.levels
+            if abs(at.deviation - strength) <= 0.1 * strength + 2 * at.error and at.deviation > 0
+        ]
+        together = torch.cat(values) if values else source.left.new_zeros(0)
+        return (float(together.pow(4).mean()) - 3, len(together)) if values else (0.0, 0)
+
+    @property
+    def evenness(self) -> float | None:
+        """The weakest level over the stronger one of the two ends of the range of brightness."""
+        ends = self.ends_of_range
+        if ends is None:
+            return None
+        weakest = min(self.levels, key=lambda at: at.deviation)
+        strongest = max(ends, key=lambda at: at.deviation)
+        ratio = weakest.deviation / strongest.deviation if strongest.deviation > 0 else 1.0
+        chance = 4 * math.hypot(weakest.error, strongest.error)
+        return max(ratio, 0.8) if strongest.deviation - weakest.deviation < chance else ratio
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the noise is clearly stronger at some brightness than at another."""
+        return self.evenness is not None and self.evenness < 0.6 and not self.correlated
+
+    @property
+    def ends_of_range(self) -> tuple[Level, Level] | None:
+        """The weakest level among the dark ones, and among the bright ones."""
+        if len(self.levels) < 2:
+            return None
+        low, high = self.levels[0].brightness, self.levels[-1].brightness
+        dark = [at for at in self.levels if at.brightness <= low + 0.4 * (high - low)]
+        bright = [at for at in self.levels if at.brightness >= low + 0.6 * (high - low)]
+        return min(dark, key=lambda at: at.deviation), min(bright, key=lambda at: at.deviation)
+
+    @property
+    def between_samples(self) -> tuple[float, float, int] | None:
+        """See `spread_of_samples`."""
+        source = self.far if self.correlated else self.near
+        return None if source is None or self.by_position else spread_of_samples(source)
+
+
+def gather(x: Tensor, ndim: int | None) -> Evidence:
+    """Measure data (n, ...)."""
+    images = _as_images(x, ndim)
+    ndim = images.ndim - 2
+    entries = x.double() if x.numel() < 2**22 else x
+    deviation, mean = float(entries.std()), float(entries.mean())
+    chen = _estimate(x, lambda some: estimate_sigma(some, ndim=ndim))
+    mad = _estimate(x, lambda some: estimate_sigma(some, "mad", ndim=ndim))
+    quiet = None if chen is None or not chen.value > 0 else quiet_share(x, chen.value, ndim=ndim)
+    try:
+        near, far, by_position = residuals(images)
+    except ValueError:
+        near, far, by_position = None, None, False
+    near_levels = [] if near is None else levels(near)
+    far_levels = [] if far is None else levels(far)
+    like, like_at, is_noise, correlated = (math.nan,) * 3, None, False, False
+    if far is not None and near_levels and far_levels:
+        like_at, is_noise = _where_to_compare(far, near_levels, far_levels, 0.05 * deviation)
+        like = tuple(likeness(far, like_at.places, lag) for lag in (1, 2, 3))  # type: ignore[assignment]
+        if is_noise:
+            # Stronger levels may be signal, which neighbours share as well.
+            weak = like_at.deviation <= 1.5 * min(at.deviation for at in near_levels)
+            correlated = abs(like[0]) > 0.25 and weak
+        elif by_position or min(images.shape[2:]) >= LARGE:
+            # Signal that is rarely there has heavy tails; noise is there always, and little of it is too.
+            strong = like_at.deviation > 0.12 * deviation and like_at.kurtosis < 1.5
+            correlated = strong and like[0] > 0.3
+    return Evidence(
+        deviation=deviation,
+        square=float(entries.square().mean()),
+        mean=mean,
+        chen2015=chen,
+        mad=mad,
+        quiet=quiet,
+        near=near,
+        far=far,
+        near_levels=near_levels,
+        far_levels=far_levels,
+        by_position=by_position,
+        like=like,
+        like_at=like_at,
+        is_noise=is_noise,
+        correlated=correlated,
+        ends=_ends(x, (chen.value if chen else 0.0) or deviation / 10),
+    )
+
+
+def without_neighbours(x: Tensor) -> Evidence:
+    """What can be said of columns in no order: hardly anything."""
+    nothing = (math.nan, math.nan, math.nan)
+    deviation, square, mean = float(x.std()), float(x.square().mean()), float(x.mean())
+    plain = Evidence(
+        *(deviation, square, mean, None, None, None, None, None, [], [], False, nothing, None, False, False),
+        _ends(x, deviation / 10),
+    )
+    return plain._replace(ordered=False)
+
+
+def _where_to_compare(
+    source: Residuals, near: list[Level], far: list[Level], visible: float
+) -> tuple[Level, bool]:
+    """The far level at which to compare neighbours, and whether it is surely noise.
+
+    It is where near and far agree about the strength of the noise; of several the one where neighbours are
+    least alike, since signal makes them more so. If they agree nowhere, it is the weakest level.
+    """
+
+    def beside(at: Level) -> Level:
+        return min(near, key=lambda other: abs(other.brightness - at.brightness))
+
+    noise = [at for at in far if visible < at.deviation <= _SAME * beside(at).deviation]
+    found = {abs(likeness(source, at.places, 1)): at for at in noise}
+    found = {like: at for like, at in found.items() if not math.isnan(like)}
+    if found:
+        return found[min(found)], True
+    return min(far, key=lambda at: at.deviation), False
+
+
+def _estimate(x: Tensor, function: Callable[[Tensor], float]) -> Estimate | None:
+    """An estimate with an interval from leaving out each of a few groups of samples (the jackknife)."""
+    try:
+        value = function(x)
+    except ValueError:  # too few or too small samples
+        return None
+    group = torch.arange(len(x), device=x.device) % _GROUPS
+    try:
+        without = torch.tensor([function(x[group != number]) for number in range(_GROUPS)])
+        error = math.sqrt((_GROUPS - 1) * float(without.double().var(correction=0)))
+    except (ValueError, RuntimeError):
+        return Estimate(value, 0.0, math.inf)
+    return Estimate(value, max(0.0, value - _T * error), value + _T * error)
+
+
+def _ends(x: Tensor, sigma: float) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """How entries pile up at the smallest and at the largest value."""
+    found = []
+    for values in (x.reshape(-1), -x.reshape(-1)):
+        above = values - values.min()
+        beside = above[(above > 0) & (above <= sigma / 2)]
+        following = int((beside == beside.min()).sum()) if len(beside) else 0
+        n = values.numel()
+        found.append((int((above == 0).sum()) / n, len(beside) / n, following / n))
+    return found[0], found[1]

@@ -1,0 +1,73 @@
+"""Which samples are looked at, and how much of them."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dcs.data import Dataset, Samples, Split, load
+
+_ENTRIES = 2**22  # looked at, unless samples are so large that these would be few of them
+_FEW = 64
+_LONGEST = {1: 2**17, 2: 1024}  # of larger samples the middle is looked at
+_COLUMNS = 512
+
+
+def as_split(x: Any) -> Split:
+    """Whatever holds samples as a split; of a data set what there is to learn from."""
+    if isinstance(x, Split):
+        return x
+    if isinstance(x, Dataset):
+        return x.train
+    return load(x).train
+
+
+def choose(split: Split, most: int) -> tuple[Tensor, tuple[str, ...]]:
+    """Some samples, evenly spread, and what to say of that.
+
+    Of samples that end in padding, those of the usual length or more are taken, cut to it.
+    """
+    notes: tuple[str, ...] = ()
+    rows, shape = torch.arange(len(split)), tuple(split.x.shape[1:])
+    if split.lengths is not None:
+        usual = int(split.lengths.median())
+        rows, shape = rows[split.lengths.cpu() >= usual], (usual, *shape[1:])
+        notes = (f"Of samples that end in padding, {len(rows)} of length {usual} or more are looked at.",)
+    count = min(most, len(rows), max(_FEW, _ENTRIES // math.prod(shape)))
+    rows = rows[(torch.arange(count) * len(rows)) // count]
+    x = split.x.read(rows.tolist()) if isinstance(split.x, Samples) else split.x[rows.to(split.x.device)]
+    return x[:, : shape[0]], notes
+
+
+def middle(x: Tensor, ndim: int) -> tuple[Tensor, tuple[str, ...]]:
+    """The middle of very large samples, and what to say of that."""
+    longest, whole = _LONGEST[ndim], x.shape
+    for axis in range(x.ndim - ndim, x.ndim):
+        if x.shape[axis] > longest:
+            x = x.narrow(axis, (x.shape[axis] - longest) // 2, longest)
+    if x.shape == whole:
+        return x, ()
+    return x, (f"Of each sample the middle is looked at, {' x '.join(map(str, x.shape[-ndim:]))} entries.",)
+
+
+def in_order(x: Tensor) -> bool:
+    """Whether neighbouring columns of (n, d) are more alike than others: else they are in no order.
+
+    Long rows are taken for signals.
+    """
+    if x.ndim != 2 or x.shape[1] > _COLUMNS:
+        return True
+    n, d = x.shape
+    if d < 8 or n < 20:
+        return False
+    moved = x.double() - x.double().mean(0)
+    scale = moved.square().sum(0).sqrt()
+    moved, scale = moved[:, scale > 0], scale[scale > 0]
+    like = (moved.mT @ moved / scale / scale[:, None]).abs()
+    if len(like) < 8:
+        return False
+    beside = float(like.diagonal(1).mean())
+    others = float(like.triu(2).sum() / ((len(like) - 1) * (len(like) - 2) / 2))
+    more = beside > 1.5 * others and beside - others > 4 / math.sqrt(n * len(like))
+    return more or 1 - beside < 0.8 * (1 - others)

@@ -1,0 +1,192 @@
+"""What neighbours do not foretell: residuals in which noise shows, without knowing the signal.
+
+An entry is predicted from others, never from itself (a blind spot), by the linear rule that does best on the
+data. What is left holds the entry's own noise, and signal that could not be foreseen. Of that there is least
+where the others hardly differ, so only the least busy quarter of the places is used, at each brightness.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_PLACES = 2**18  # as many residuals are enough for every figure that is drawn from them
+_TILE = {1: 1024, 2: 64}  # larger samples are looked at in pieces
+LARGE = 24  # from this side on, calm places are found without knowing positions
+_BINS = 12
+_FEWEST = 400  # places at one brightness
+_CALM = 0.25
+_SIDES = {1: (9, 13), 2: (5, 7)}  # of the windows whose rim, or all of which, foretells the centre
+
+
+class Residuals(NamedTuple):
+    """One a place, (images, space): what is left, what was foretold, and how busy its surroundings are."""
+
+    left: Tensor
+    foretold: Tensor
+    busy: Tensor
+
+
+class Level(NamedTuple):
+    """The residuals of the calm places at one brightness: their deviation, excess kurtosis and where."""
+
+    brightness: float
+    deviation: float
+    kurtosis: float
+    places: Tensor
+
+    @property
+    def error(self) -> float:
+        """Standard error of the deviation."""
+        return self.deviation * math.sqrt(max(self.kurtosis + 2, 0.1) / (4 * len(self.places)))
+
+
+def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
+    """Foretell entries from all around them, and from further off only, where noise of neighbours is not seen.
+
+    Samples too small for windows are taken whole, position by position, if there are enough of them: from all
+    other entries, and from the mean of the position.
+
+    Args:
+        images: (n, channels, space), one or two axes of space.
+
+    Returns:
+        The residuals from near; those from far, or None; and whether positions were kept apart.
+    """
+    space = images.shape[2:]
+    near, far = _SIDES[len(space)]
+    entries = math.prod(images.shape[1:])
+    if min(space) < LARGE and entries <= 512 and len(images) >= 8 * entries:
+        return *_by_position(images), True
+    if min(space) < near + 1:
+        raise ValueError(f"samples of {'x'.join(map(str, space))} are too small, or too few")
+    pieces = _pieces(images)
+    rim = _by_window(pieces, far, far // 2) if min(space) >= far + 3 else None
+    return _by_window(pieces, near, 1), rim, False
+
+
+def _pieces(images: Tensor) -> Tensor:
+    """(m, space): images, or tiles of large ones, evenly spread and no more than are needed."""
+    ndim = images.ndim - 2
+    tile = _TILE[ndim]
+    pieces = images.flatten(0, 1)
+    for axis in range(1, ndim + 1):
+        if pieces.shape[axis] >= 2 * tile:
+            tiles = pieces.unfold(axis, tile, tile)  # their number stands at the axis, what is in them last
+            pieces = tiles.movedim((axis, -1), (1, axis + 1)).flatten(0, 1)
+    wanted = max(8, _PLACES // math.prod(pieces.shape[1:]))
+    return pieces[:: -(-len(pieces) // wanted)].double()
+
+
+def _by_window(pieces: Tensor, side: int, inner: int) -> Residuals:
+    """Foretell the centre of a window from its entries at a distance of `inner` or more."""
+    ndim, reach = pieces.ndim - 1, side // 2
+    windows = pieces
+    for axis in range(1, ndim + 1):
+        windows = windows.unfold(axis, side, 1)
+    shape = windows.shape[: ndim + 1]
+    steps = torch.arange(-reach, reach + 1, device=pieces.device).abs()
+    distance = steps if ndim == 1 else torch.maximum(steps[:, None], steps)
+    others = windows[(..., distance >= inner)].reshape(-1, int((distance >= inner).sum()))
+    centre = windows[(..., *[reach] * ndim)].reshape(-1)
+    mean, middle = others.mean(0), centre.mean()
+    moved = others - mean
+    foretold = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - middle)) + middle
+    busy = others.var(1)
+    return Residuals(*(values.reshape(shape) for values in (centre - foretold, foretold, busy)))
+
+
+def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
+    """Foretell each position from all others, and from its own mean."""
+    n, d = len(images), images[0].numel()
+    x = images.reshape(n, d).double()
+    moved = x - x.mean(0)
+    identity = torch.eye(d, dtype=x.dtype, device=x.device)
+    precision = _solve(moved.mT @ moved, identity)
+    left = moved @ precision / precision.diagonal()
+    spread = left.square().mean(0).expand(n, d)
+    shape = (-1, *images.shape[2:])
+    # As many coefficients as positions were fitted, which makes what is left look smaller than it is.
+    near = (left * math.sqrt(n / (n - d)), x - left, spread)
+    far = (moved, x.mean(0).expand(n, d), moved.square().mean(0).expand(n, d))
+    return Residuals(*(v.reshape(shape) for v in near)), Residuals(*(v.reshape(shape) for v in far))
+
+
+def _solve(gram: Tensor, right: Tensor) -> Tensor:
+    """Solve, with a little added to the diagonal for entries that are constant or alike."""
+    little = 1e-6 * float(gram.diagonal().mean()) or 1.0
+    return torch.linalg.solve(gram + little * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), right)
+
+
+def levels(residuals: Residuals) -> list[Level]:
+    """The levels of the calm places, from dark to bright; none where there are too few places."""
+    left, foretold, busy = (values.reshape(-1) for values in residuals)
+    low, high = quantiles(foretold, (0.005, 0.995))
+    number = ((foretold - low) / max(high - low, 1e-300) * _BINS).floor().clamp(-1, _BINS)
+    if high <= low:
+        number.zero_()
+    found = []
+    for bin_ in range(_BINS):
+        places = (number == bin_).nonzero().squeeze(1)
+        if len(places) < _FEWEST:
+            continue
+        here = busy[places]
+        places = places[here <= quantiles(here, (_CALM,))[0]]
+        found.append(level(left, foretold, places))
+    return found
+
+
+def level(left: Tensor, foretold: Tensor, places: Tensor) -> Level:
+    """The level at given places."""
+    values = left[places]
+    square = float(values.square().mean())
+    fourth = float((values - values.mean()).pow(4).mean())
+    kurtosis = fourth / square**2 - 3 if square > 1e-150 else 0.0
+    return Level(float(foretold[places].mean()), math.sqrt(square), kurtosis, places)
+
+
+def quantiles(values: Tensor, shares: tuple[float, ...]) -> list[float]:
+    """Quantiles, of an even selection where there are very many values."""
+    some = values.reshape(-1)[:: max(1, values.numel() // 2**19)]
+    found: list[float] = torch.quantile(some.double(), some.new_tensor(shares, dtype=torch.float64)).tolist()
+    return found
+
+
+def likeness(residuals: Residuals, places: Tensor, lag: int) -> float:
+    """The correlation of residuals at some places with those `lag` entries on, over the axes of space."""
+    kept = torch.zeros(residuals.left.numel(), dtype=torch.bool, device=places.device)
+    kept[places] = True
+    kept = kept.reshape(residuals.left.shape)
+    found = [
+        float((a * b).mean() / (a.square().mean() * b.square().mean()).sqrt().clamp(min=1e-300))
+        for a, b in _pairs(residuals.left, kept, lag)
+        if len(a) >= 50
+    ]
+    return sum(found) / len(found) if found else math.nan
+
+
+def _pairs(left: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tensor]]:
+    for axis in range(1, left.ndim):
+        rest = left.shape[axis] - lag
+        if rest > 0:
+            here = kept.narrow(axis, 0, rest)
+            yield left.narrow(axis, 0, rest)[here], left.narrow(axis, lag, rest)[here]
+
+
+def spread_of_samples(residuals: Residuals) -> tuple[float, float, int] | None:
+    """How much weaker noise is in the quietest samples than in the usual one.
+
+    Returns:
+        The deviation in the calm places of the usual sample, that which only a twentieth of the samples is below,
+        and of how many places a sample; None where they are too few to tell.
+    """
+    left, busy = residuals.left.flatten(1), residuals.busy.flatten(1)
+    count = int(_CALM * left.shape[1])
+    if count < 100 or len(left) < 20:
+        return None
+    calm = busy.argsort(1)[:, :count]
+    deviation = left.gather(1, calm).square().mean(1).sqrt()
+    low, usual = quantiles(deviation, (0.05, 0.5))
+    return usual, low, count
