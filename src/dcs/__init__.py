@@ -10,6 +10,7 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.training` and `dcs.evaluation`: the loop, checkpoints, run directories; how a representation is scored;
 - `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one;
 - `dcs.experiments`: the paper's own;
+- `dcs.inspection`: how noisy is data, and would the loss help? `dcs.inspect` in short;
 - `dcs.report`: one page that shows what a run learnt.
 """
 
@@ -25,6 +26,8 @@ __all__ = [
     "evaluation",
     "experiments",
     "functional",
+    "inspect",
+    "inspection",
     "load",
     "masking",
     "models",
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         evaluation,
         experiments,
         functional,
+        inspection,
         masking,
         models,
         noise,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
         training,
     )
     from dcs.estimator import DenoisingEncoder, load
+    from dcs.inspection import inspect
 
 
 def __getattr__(name: str) -> Any:
@@ -56,6 +61,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'dcs' has no attribute {name!r}")
     if name in ("DenoisingEncoder", "load"):
         return getattr(importlib.import_module("dcs.estimator"), name)
+    if name == "inspect":
+        return importlib.import_module("dcs.inspection").inspect
     return importlib.import_module(f"dcs.{name}")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import dcs
-from dcs.cli import datasets, demo, evaluate, fit, report, reproduce
+from dcs.cli import datasets, demo, evaluate, fit, inspect, report, reproduce
 
 app = typer.Typer(
     name="dcs",
@@ -20,6 +20,7 @@ app = typer.Typer(
 
 
 app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
+app.command("inspect", epilog="Example: dcs inspect photos/ --out noise.html")(inspect.inspect)
 app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
 app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
 app.command("denoise", epilog="Example: dcs denoise run in.wav --out out.wav")(fit.denoise)

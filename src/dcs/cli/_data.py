@@ -67,11 +67,13 @@ def load_data(
     label: str | None,
     reading: Reading,
     shape: tuple[int, ...] | None = None,
+    resident: bool | None = None,
 ) -> "Dataset":
     """Load what the command line names; it must have the shape that a run was trained on."""
     from dcs.data import load
 
     options: dict[str, Any] = {"noise": None if noise is None else _noise(noise), "seed": seed}
+    options["resident"] = resident
     if root is not None:
         options["root"] = root
     if label is not None:

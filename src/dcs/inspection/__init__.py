@@ -41,13 +41,13 @@ _EXAMPLES = 6
 def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int = 0) -> Inspection:
     """Find out how noisy data is, and whether the dCS loss would help.
 
-    No clean data is needed: entries are predicted from others, never from themselves, and what calm places leave
-    unexplained is noise. docs/inspect.md says how, and how often it is right.
+    No clean data is needed: entries are predicted from others, never from themselves, and what calm places
+    leave unexplained is noise. docs/inspect.md says how, and how often it is right.
 
     Args:
-        x: Noisy samples (n, d), (n, t), (n, h, w) or (n, c, h, w): an array, tensor, `dcs.data.Samples`, `Split`
-            or `Dataset` (of which `train` is looked at), or anything else that `dcs.data.load` takes. Data on
-            disk is not read as a whole.
+        x: Noisy samples (n, d), (n, t), (n, h, w) or (n, c, h, w): an array, tensor, `dcs.data.Samples`,
+            `Split` or `Dataset` (of which `train` is looked at), or anything else that `dcs.data.load` takes.
+            Data on disk is not read as a whole.
         samples: Look at so many at most, evenly spread; fewer where they are large.
         domain: For recordings: `spectrogram` (n, time, bands) or `waveform`, which are masked along time.
         seed: Of the masks for ĉ and k.
@@ -80,11 +80,11 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     judged = checks(evidence, state)
     sigma = sigma_of(evidence, state)
     advice = advise(evidence, state, judged, sigma, chosen[0].numel(), domain)
-    spread = weights(chosen, advice, sigma, ndim, domain, seed)
+    spread = weights(chosen, advice, sigma, ndim, domain, seed) if ordered else None
     noise = sigma.value or 0.0
     return Inspection(
         state=state,
-        summary=_summary(state, ratio, sigma, evidence),
+        summary=_summary(state, ratio, evidence),
         shape=tuple(split.x.shape[1:]),
         samples=len(split),
         inspected=len(chosen),
@@ -100,20 +100,24 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         k=None if spread is None else spread[1],
         dim=None if spread is None else spread[2],
         advice=advice,
-        examples=_examples(chosen, evidence),
+        examples=_examples(evidence),
     )
 
 
-def _summary(state: str, ratio: float | None, sigma: Sigma, evidence: Evidence) -> str:
+def _summary(state: str, ratio: float | None, evidence: Evidence) -> str:
     if not evidence.ordered:
         return (
-            "Cannot tell: neighbouring columns are no more alike than others, so they seem to have no order, and "
-            "noise cannot be told from signal by comparing neighbours."
+            "Cannot tell: neighbouring columns are no more alike than others, so they seem to have no "
+            "order, and noise cannot be told from signal by comparing neighbours."
         )
+    if not evidence.deviation > 0:
+        return "Cannot tell: all values are the same."
     if state == NO_ANSWER or ratio is None:
-        return "Cannot tell: the samples are too few or too small, or all alike."
+        return "Cannot tell: the samples are too few or too small."
     if state == CLEAN:
-        strength = "" if ratio > 1000 else f": the signal is at least {ratio:.0f} times as strong as any noise"
+        strength = (
+            "" if ratio > 1000 else f": the signal is at least {ratio:.0f} times as strong as any noise"
+        )
         return f"Clean: dCS will not help much{strength}."
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
     about = f"the signal is about {times} times as strong as the noise"
@@ -125,7 +129,7 @@ def _summary(state: str, ratio: float | None, sigma: Sigma, evidence: Evidence) 
     return f"Noisy: dCS can help ({about}{uneven})."
 
 
-def _examples(x: Tensor, evidence: Evidence) -> tuple[Tensor, Tensor] | None:
+def _examples(evidence: Evidence) -> tuple[Tensor, Tensor] | None:
     """Some samples, and what their neighbours do not foretell of them."""
     near = evidence.near
     if near is None or near.left.shape[0] == 0:

@@ -37,7 +37,10 @@ def advise(
         return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
     if not evidence.ordered:
         why = "Masking copies from neighbours, which columns in no order do not have; dae needs none."
-        known = 'If you know the strength of the noise: --set \'masking={"kind": "split", "sigma": ...}\' needs no neighbours.'
+        known = (
+            "If you know the strength σ of the noise, the objective dcs with the setting "
+            'masking={"kind": "split", "sigma": σ} needs no neighbours.'
+        )
         return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
     warnings = _warnings(verdicts, state)
     if domain is not None:
@@ -50,8 +53,8 @@ def advise(
         arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
         nearly = "nearly " if verdicts["isotropy"] == FAILS else ""
         why = (
-            f"One strength of noise {nearly}describes the data, so each sample can be split into two noisy views, "
-            f"and all entries be compared."
+            f"One strength of noise {nearly}describes the data, so each sample can be split into two noisy "
+            f"views, and all entries be compared."
         )
         return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
     window = 1
@@ -61,7 +64,9 @@ def advise(
     elif state == NO_ANSWER:
         why = "These are the defaults, which do not need the strength of the noise."
     else:
-        why = "The noise is not equally strong everywhere, and masking does not need to know how strong it is."
+        why = (
+            "The noise is not equally strong everywhere, and masking does not need to know how strong it is."
+        )
     masking = {"kind": "blind_spot", "rho": rho, "radius": window}
     arguments += ["--set", "masking=" + json.dumps(masking)]
     return Advice("dcs", "blind_spot", rho, window, tuple(arguments), why, warnings)
@@ -82,14 +87,8 @@ def _warnings(verdicts: dict[str, str], state: str) -> tuple[str, ...]:
     found = []
     if state == NO_ANSWER:
         found.append("There was too little to see: take this as a start, not as a finding.")
-    if verdicts["independence"] == FAILS:
-        found.append("Neighbours share their noise: no way of making views from one observation removes all of it.")
     if verdicts["isotropy"] == FAILS:
         found.append("The objective n2v assumes less (zero mean and independence only): compare with it.")
-    if verdicts["light_tails"] == FAILS:
-        found.append("Outliers: clip or mend them first, if you know what they are.")
-    if verdicts["zero_mean"] == FAILS:
-        found.append("Values are cut off: predictions near the ends of the range will be off.")
     if state != NO_ANSWER and all(verdict == UNKNOWN for verdict in verdicts.values()):
         found.append("None of the assumptions could be tested.")
     return tuple(found)
@@ -98,7 +97,7 @@ def _warnings(verdicts: dict[str, str], state: str) -> tuple[str, ...]:
 def weights(
     x: Tensor, advice: Advice, sigma: Sigma, ndim: int, domain: str | None, seed: int
 ) -> tuple[Distribution, Distribution, float] | None:
-    """ĉ and k of samples for the recommended views, and how many entries are compared; None if there are none.
+    """ĉ and k of samples for the recommended views, and how many entries are compared, if there are any.
 
     For data on which no views are advised, they are those of masking, to show how little there is to gain.
     """
@@ -113,10 +112,9 @@ def weights(
             masker = AmplitudeNeighbors(rho, axis=-2 if domain == "spectrogram" else -1)
     objective = DenoisingCosine(masker)
     generator = torch.Generator(x.device).manual_seed(seed)
-    found = []
+    parts = x.split(max(1, 2**20 // x[0].numel()))
     try:
-        for part in x.split(max(1, 2**20 // x[0].numel())):
-            found.append(objective.weights(part, generator)[:2])
+        found = [objective.weights(part, generator)[:2] for part in parts]
     except ValueError:  # samples too small to be masked
         return None
     c, k = (torch.cat(values) for values in zip(*found, strict=True))

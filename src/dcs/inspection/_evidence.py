@@ -11,11 +11,11 @@ from dcs.inspection._residuals import (
     LARGE,
     Level,
     Residuals,
-    level,
     levels,
     likeness,
     residuals,
     spread_of_samples,
+    together,
 )
 from dcs.inspection._result import Estimate
 from dcs.noise import estimate_sigma, quiet_share
@@ -78,33 +78,32 @@ class Evidence(NamedTuple):
         """The weakest level, over all brightnesses where it is about as weak."""
         if not self.levels:
             return None
-        least = min(at.deviation + 2 * at.error for at in self.levels)
-        alike = [at.places for at in self.levels if at.deviation <= least]
-        source = self.far if self.correlated else self.near
-        assert source is not None  # noqa: S101  (there are levels of it)
-        return level(source.left.reshape(-1), source.foretold.reshape(-1), torch.cat(alike))
+        first, *others = sorted(self.levels, key=lambda at: at.deviation)
+        floor = first  # by chance too low, if it is of few places; what may be the same is taken together
+        for number, at in enumerate(others, 1):
+            if at.deviation - floor.deviation > 3 * math.hypot(at.error, floor.error):
+                break
+            floor = together([first, *others[:number]])
+        return floor
 
     @property
-    def kurtosis(self) -> tuple[float, int]:
-        """Excess kurtosis of the noise, and of how many residuals, each in units of its level's deviation.
+    def for_tails(self) -> Level | None:
+        """Where extreme values are looked for.
 
-        Where the noise is uneven, it is judged at the end where it is strong; else where it is weak, and surely
-        no signal.
+        Where the noise is uneven, that is the end where it is strong; else where it is weak, and surely no
+        signal.
         """
         ends, floor = self.ends_of_range, self.floor
-        source = self.far if self.correlated else self.near
-        if source is None or floor is None:
-            return 0.0, 0
+        if floor is None:
+            return None
+        if self.correlated:  # signal leaks in, here and there; where it does not, the tails are lightest
+            alike = [at for at in self.levels if at.deviation <= 1.2 * floor.deviation]
+            return min(alike, key=lambda at: at.kurtosis)
         strength = floor.deviation
-        if ends is not None and not self.correlated:
-            strength = max(end.deviation for end in ends) if self.is_uneven else strength
-        values = [
-            source.left.reshape(-1)[at.places] / at.deviation
-            for at in self.levels
-            if abs(at.deviation - strength) <= 0.1 * strength + 2 * at.error and at.deviation > 0
-        ]
-        together = torch.cat(values) if values else source.left.new_zeros(0)
-        return (float(together.pow(4).mean()) - 3, len(together)) if values else (0.0, 0)
+        if ends is not None and self.is_uneven:
+            strength = max(end.deviation for end in ends)
+        alike = [at for at in self.levels if abs(at.deviation - strength) <= 0.1 * strength + 2 * at.error]
+        return together(alike)
 
     @property
     def evenness(self) -> float | None:
@@ -134,10 +133,28 @@ class Evidence(NamedTuple):
         return min(dark, key=lambda at: at.deviation), min(bright, key=lambda at: at.deviation)
 
     @property
-    def between_samples(self) -> tuple[float, float, int] | None:
-        """See `spread_of_samples`."""
+    def cut_off(self) -> float:
+        """The share of values that lie at an end of the range because they were cut off there.
+
+        They pile up: many at the end, and hardly fewer just beside it. Counts of photons have as many at 1
+        as at 0; a background without noise has hardly any beside it.
+        """
+        return sum(
+            share
+            for share, beside, following in self.ends
+            if share > 0.01 and beside > 0.2 * share and share > 8 * following
+        )
+
+    @property
+    def between_samples(self) -> tuple[float, float, bool] | None:
+        """The deviation in calm places of the usual sample, of the quietest, and whether they differ."""
         source = self.far if self.correlated else self.near
-        return None if source is None or self.by_position else spread_of_samples(source)
+        found = None if source is None or self.by_position else spread_of_samples(source)
+        if found is None:
+            return None
+        usual, least, count = found
+        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N).
+        return usual, least, least < 0.75 * usual * math.sqrt(1 - 1.64 * math.sqrt(2 / count))
 
 
 def gather(x: Tensor, ndim: int | None) -> Evidence:
@@ -165,8 +182,8 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
             correlated = abs(like[0]) > 0.25 and weak
         elif by_position or min(images.shape[2:]) >= LARGE:
             # Signal that is rarely there has heavy tails; noise is there always, and little of it is too.
-            strong = like_at.deviation > 0.12 * deviation and like_at.kurtosis < 1.5
-            correlated = strong and like[0] > 0.3
+            strong = like_at.deviation > 0.12 * deviation and like_at.kurtosis < 4
+            correlated = strong and like[0] > 0.3 and not _is_white(near_levels, chen, mad, 0.05 * deviation)
     return Evidence(
         deviation=deviation,
         square=float(entries.square().mean()),
@@ -216,6 +233,13 @@ def _where_to_compare(
     if found:
         return found[min(found)], True
     return min(far, key=lambda at: at.deviation), False
+
+
+def _is_white(near: list[Level], chen: Estimate | None, mad: Estimate | None, visible: float) -> bool:
+    """Whether three estimates agree closely: they do so for noise that differs from entry to entry only."""
+    least = min(at.deviation for at in near)
+    strengths = [least, *(one.value for one in (chen, mad) if one is not None)]
+    return len(strengths) == 3 and min(strengths) > max(visible, 0.92 * max(strengths))
 
 
 def _estimate(x: Tensor, function: Callable[[Tensor], float]) -> Estimate | None:

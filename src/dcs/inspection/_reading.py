@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dcs._progress import progress
 from dcs.data import Dataset, Samples, Split, load
 
 _ENTRIES = 2**22  # looked at, unless samples are so large that these would be few of them
@@ -20,6 +21,8 @@ def as_split(x: Any) -> Split:
         return x
     if isinstance(x, Dataset):
         return x.train
+    if isinstance(x, Samples):
+        return Split(x)
     return load(x).train
 
 
@@ -35,9 +38,26 @@ def choose(split: Split, most: int) -> tuple[Tensor, tuple[str, ...]]:
         rows, shape = rows[split.lengths.cpu() >= usual], (usual, *shape[1:])
         notes = (f"Of samples that end in padding, {len(rows)} of length {usual} or more are looked at.",)
     count = min(most, len(rows), max(_FEW, _ENTRIES // math.prod(shape)))
-    rows = rows[(torch.arange(count) * len(rows)) // count]
-    x = split.x.read(rows.tolist()) if isinstance(split.x, Samples) else split.x[rows.to(split.x.device)]
-    return x[:, : shape[0]], notes
+    rows = rows[pick(len(rows), count)]
+    return read(split.x, rows)[:, : shape[0]], notes
+
+
+def pick(samples: int, most: int) -> Tensor:
+    """The numbers of at most so many samples, evenly spread."""
+    count = min(samples, most)
+    return torch.arange(count) * samples // count
+
+
+def read(x: Tensor | Samples, rows: Tensor) -> Tensor:
+    """Read some samples, and show how far that is where they come from disk."""
+    if isinstance(x, Tensor):
+        return x[rows.to(x.device)]
+    parts = []
+    with progress("reading samples", len(rows)) as advance:
+        for some in rows.split(256):
+            parts.append(x.read(some.tolist()))
+            advance(len(some))
+    return torch.cat(parts)
 
 
 def middle(x: Tensor, ndim: int) -> tuple[Tensor, tuple[str, ...]]:

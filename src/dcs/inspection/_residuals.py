@@ -18,7 +18,8 @@ LARGE = 24  # from this side on, calm places are found without knowing positions
 _BINS = 12
 _FEWEST = 400  # places at one brightness
 _CALM = 0.25
-_SIDES = {1: (9, 13), 2: (5, 7)}  # of the windows whose rim, or all of which, foretells the centre
+_NEAR = {1: 9, 2: 5}  # sides of the windows all of which foretells the centre
+_FAR = {1: (17, 5), 2: (7, 3)}  # and of those whose rim does, from some distance on
 
 
 class Residuals(NamedTuple):
@@ -44,10 +45,10 @@ class Level(NamedTuple):
 
 
 def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
-    """Foretell entries from all around them, and from further off only, where noise of neighbours is not seen.
+    """Foretell entries from all around them, and from further off only, where their noise is not shared.
 
-    Samples too small for windows are taken whole, position by position, if there are enough of them: from all
-    other entries, and from the mean of the position.
+    Small pictures are taken whole, position by position, if there are enough of them: from all other entries,
+    and from the mean of the position.
 
     Args:
         images: (n, channels, space), one or two axes of space.
@@ -56,15 +57,15 @@ def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
         The residuals from near; those from far, or None; and whether positions were kept apart.
     """
     space = images.shape[2:]
-    near, far = _SIDES[len(space)]
+    near, (far, rim) = _NEAR[len(space)], _FAR[len(space)]
     entries = math.prod(images.shape[1:])
-    if min(space) < LARGE and entries <= 512 and len(images) >= 8 * entries:
+    if len(space) == 2 and 6 <= min(space) < LARGE and entries <= 512 and len(images) >= 8 * entries:
         return *_by_position(images), True
-    if min(space) < near + 1:
+    if min(space) < 2 * near:
         raise ValueError(f"samples of {'x'.join(map(str, space))} are too small, or too few")
     pieces = _pieces(images)
-    rim = _by_window(pieces, far, far // 2) if min(space) >= far + 3 else None
-    return _by_window(pieces, near, 1), rim, False
+    from_far = _by_window(pieces, far, rim) if min(space) >= far + 3 else None
+    return _by_window(pieces, near, 1), from_far, False
 
 
 def _pieces(images: Tensor) -> Tensor:
@@ -89,8 +90,8 @@ def _by_window(pieces: Tensor, side: int, inner: int) -> Residuals:
     shape = windows.shape[: ndim + 1]
     steps = torch.arange(-reach, reach + 1, device=pieces.device).abs()
     distance = steps if ndim == 1 else torch.maximum(steps[:, None], steps)
-    others = windows[(..., distance >= inner)].reshape(-1, int((distance >= inner).sum()))
-    centre = windows[(..., *[reach] * ndim)].reshape(-1)
+    flat = windows.reshape(-1, side**ndim)
+    others, centre = flat[:, (distance >= inner).reshape(-1)], flat[:, side**ndim // 2]
     mean, middle = others.mean(0), centre.mean()
     moved = others - mean
     foretold = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - middle)) + middle
@@ -117,7 +118,10 @@ def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
     """Solve, with a little added to the diagonal for entries that are constant or alike."""
     little = 1e-6 * float(gram.diagonal().mean()) or 1.0
-    return torch.linalg.solve(gram + little * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), right)
+    solution: Tensor = torch.linalg.solve(
+        gram + little * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), right
+    )
+    return solution
 
 
 def levels(residuals: Residuals) -> list[Level]:
@@ -134,17 +138,33 @@ def levels(residuals: Residuals) -> list[Level]:
             continue
         here = busy[places]
         places = places[here <= quantiles(here, (_CALM,))[0]]
-        found.append(level(left, foretold, places))
+        found.append(_level(left, foretold, places))
     return found
 
 
-def level(left: Tensor, foretold: Tensor, places: Tensor) -> Level:
-    """The level at given places."""
-    values = left[places]
+def _level(left: Tensor, foretold: Tensor, places: Tensor) -> Level:
+    values = (
+        left[places] - left[places].mean()
+    )  # the rule may be off at some brightness, as signal is not linear
     square = float(values.square().mean())
-    fourth = float((values - values.mean()).pow(4).mean())
+    fourth = float(values.pow(4).mean())
     kurtosis = fourth / square**2 - 3 if square > 1e-150 else 0.0
     return Level(float(foretold[places].mean()), math.sqrt(square), kurtosis, places)
+
+
+def together(some: list[Level]) -> Level:
+    """Several levels as one: the means of their figures, by how many places each has."""
+    counts = [len(at.places) for at in some]
+
+    def mean(values: list[float]) -> float:
+        return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+
+    return Level(
+        mean([at.brightness for at in some]),
+        math.sqrt(mean([at.deviation**2 for at in some])),
+        mean([at.kurtosis for at in some]),
+        torch.cat([at.places for at in some]),
+    )
 
 
 def quantiles(values: Tensor, shares: tuple[float, ...]) -> list[float]:
@@ -172,15 +192,16 @@ def _pairs(left: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tenso
         rest = left.shape[axis] - lag
         if rest > 0:
             here = kept.narrow(axis, 0, rest)
-            yield left.narrow(axis, 0, rest)[here], left.narrow(axis, lag, rest)[here]
+            one, other = left.narrow(axis, 0, rest)[here], left.narrow(axis, lag, rest)[here]
+            yield one - one.mean(), other - other.mean()
 
 
 def spread_of_samples(residuals: Residuals) -> tuple[float, float, int] | None:
     """How much weaker noise is in the quietest samples than in the usual one.
 
     Returns:
-        The deviation in the calm places of the usual sample, that which only a twentieth of the samples is below,
-        and of how many places a sample; None where they are too few to tell.
+        The deviation in the calm places of the usual sample, that which only a twentieth of the samples is
+        below, and of how many places a sample; None where they are too few to tell.
     """
     left, busy = residuals.left.flatten(1), residuals.busy.flatten(1)
     count = int(_CALM * left.shape[1])

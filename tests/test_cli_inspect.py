@@ -1,0 +1,283 @@
+"""`dcs inspect` as a user drives it, and its page."""
+
+import html.parser
+import json
+import shlex
+import shutil
+import subprocess
+import time
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dcs import noise
+from dcs.inspection import inspect
+from dcs.report.inspect_page import _png, render
+from test_cli_fit import dcs, inside
+from test_inspection import smooth_images, some_digits
+
+HOSTILE = ["<script>alert(1)</script>", '"\'&<b>"', "🎈\udcff\u202e", "x" * 10_000, "a\nb\x1b[31m"]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "photos"
+    folder.mkdir()
+    x = noise.add(0.3 + 0.4 * smooth_images(1, n=20, side=32), "gaussian", 0.08, 1)
+    for number, image in enumerate(x):
+        Image.fromarray(np.uint8(image.clamp(0, 1) * 255)).save(folder / f"{number:02d}.png")
+    return folder
+
+
+def test_the_answer_on_a_terminal(photos):
+    result = dcs("inspect", photos)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{photos}: 20 samples of 32 x 32"
+    assert "oisy: dCS " in result.stdout
+    assert sum(line.startswith("  holds ") for line in lines) == 4
+    command = shlex.split(lines[-1].removeprefix("next: "))
+    assert command[:5] == ["dcs", "fit", str(photos), "--out", "run"]
+    assert not list(photos.parent.glob("*.html"))
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_what_it_advises_can_be_run(photos, tmp_path):
+    said = inside("inspect", photos).stdout.splitlines()[-1].removeprefix("next: ")
+    command = shlex.split(said)[1:]
+    command[command.index("run")] = tmp_path / "run"
+    result = inside(*command, "--epochs", "1", "--dry-run")
+    assert result.returncode == 0, result.stderr
+    masking = json.loads(result.stdout)["training"]["masking"]
+    assert masking["kind"] == "split"
+    assert masking["sigma"] == pytest.approx(0.08, rel=0.1)
+
+
+def test_for_programs(photos, tmp_path):
+    page = tmp_path / "noise.html"
+    result = inside("inspect", photos, "--json", "--out", page, "--samples", "15")
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["data"], told["page"]) == (str(photos), str(page))
+    assert (told["samples"], told["inspected"]) == (20, 15)
+    assert told["command"].startswith("dcs fit ")
+    assert {check["verdict"] for check in told["checks"]} <= {"holds", "does not hold", "cannot tell"}
+    assert json.loads(inside("inspect", photos, "--json").stdout)["page"] is None
+
+
+def test_the_options_of_the_data_are_in_the_command():
+    given = ("--noise", "gaussian:0.3", "--data-seed", "4")
+    said = inside("inspect", "digits", *given, "--json")
+    told = json.loads(said.stdout)
+    assert told["sigma"]["value"] == pytest.approx(0.3, rel=0.1)
+    assert {"--noise=gaussian:0.3", "--data-seed=4"} <= set(shlex.split(told["command"]))
+    clean = json.loads(inside("inspect", "digits", "--json").stdout)
+    assert clean["summary"].startswith("Clean: dCS will not help much")
+    assert clean["command"] == "dcs fit digits --out run --objective mse"
+
+
+def test_nothing_is_overwritten(photos, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    refused = inside("inspect", photos, "--out", page)
+    assert refused.returncode == 1
+    assert "is there already" in refused.stderr
+    assert page.read_text() == "mine"
+    assert inside("inspect", photos, "--out", page, "--overwrite").returncode == 0
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    for wrong, word in (("page.txt", "must end in .html"), ("no/page.html", "does not exist")):
+        result = inside("inspect", photos, "--out", tmp_path / wrong)
+        assert (result.returncode, word in result.stderr) == (1, True)
+    assert "in its folder" in inside("inspect", photos, "--out", photos / "page.html").stderr
+
+
+def test_the_page_is_opened(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with mock.patch("webbrowser.open", return_value=True) as opened:
+        result = inside("inspect", photos, "--open")
+    (page,) = tmp_path.glob("*/inspect.html")
+    opened.assert_called_once_with(page.as_uri())
+    assert f"page: {page}" in result.stdout
+    with mock.patch("webbrowser.open", return_value=False):
+        result = inside("inspect", photos, "--open", "--out", tmp_path / "other.html")
+    assert result.returncode == 0
+    assert "no browser was found" in result.stderr
+
+
+def test_broken_files(photos, tmp_path):
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    (folder / "bad.png").write_bytes(b"no picture")
+    refused = inside("inspect", folder)
+    assert (refused.returncode, "bad.png" in refused.stderr) == (1, True)
+    with pytest.warns(UserWarning, match=r"bad\.png"):
+        result = inside("inspect", folder, "--skip-bad")
+    assert result.returncode == 0
+    assert "--skip-bad" in result.stdout.splitlines()[-1]
+    missing = inside("inspect", tmp_path / "nothing.npy")
+    assert (missing.returncode, "nothing.npy" in missing.stderr) == (1, True)
+    assert inside("inspect").returncode == 2
+
+
+def test_a_table_without_an_order(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savetxt(tmp_path / "table.csv", rng.normal(size=(60, 12)), delimiter=",")
+    result = inside("inspect", tmp_path / "table.csv", "--out", tmp_path / "table.html")
+    assert "they seem to have no order" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("--objective dae")
+    assert (
+        "--domain is for recordings"
+        in inside("inspect", tmp_path / "table.csv", "--domain", "waveform").stderr
+    )
+
+
+@pytest.mark.parametrize("domain", ["spectrogram", "waveform"])
+def test_recordings(tmp_path, domain):
+    soundfile = pytest.importorskip("soundfile")
+    rng = np.random.default_rng(0)
+    time_ = np.arange(16_000) / 8000
+    for number in range(6):
+        tone = 0.3 * np.sin(2 * np.pi * rng.uniform(100, 400) * time_)
+        soundfile.write(tmp_path / f"{number}.wav", tone + rng.normal(0, 0.05, len(time_)), 8000)
+    result = inside("inspect", tmp_path, "--domain", domain, "--json")
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["shape"] == ([16_000] if domain == "waveform" else told["shape"])
+    assert ("--domain waveform" in told["command"]) == (domain == "waveform")
+    if domain == "waveform":
+        assert told["sigma"]["value"] == pytest.approx(0.05, rel=0.1)
+        assert told["advice"]["views"] == "amplitude"
+
+
+def test_ten_thousand_images_take_seconds(tmp_path):
+    x = noise.add(smooth_images(2, n=100, side=28).repeat(100, 1, 1), "gaussian", 0.3, 1)
+    np.save(tmp_path / "x.npy", x.numpy())
+    begin = time.process_time()
+    assert inside("inspect", tmp_path / "x.npy", "--out", tmp_path / "x.html").returncode == 0
+    assert time.process_time() - begin < 30
+
+
+# --- the page
+
+
+class Reader(html.parser.HTMLParser):
+    """What a page holds: its text, its elements, and what it would fetch."""
+
+    VOID = ("meta", "img", "line", "rect", "circle", "polyline")
+
+    def __init__(self, page):
+        super().__init__()
+        self.text, self.tags, self.links, self.open = "", [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "action")]
+        assert not any(name.startswith("on") for name, _ in attributes)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def random(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+DATA = {
+    "gaussian": lambda: noise.add(some_digits(1), "gaussian", 0.3, 1),
+    "poisson": lambda: noise.add(some_digits(1), "poisson", 0.5, 1),
+    "clean": lambda: some_digits(1),
+    "alike": lambda: torch.zeros(50, 20, 20),
+    "too few": lambda: random(5, 8, 8),
+    "table": lambda: random(50, 12),
+    "signals": lambda: random(40, 600),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_the_page_stands_alone_and_says_it_all(kind):
+    found = inspect(DATA[kind]())
+    page = render(found, kind, "dcs fit x --out run").decode()
+    read = Reader(page)
+    assert read.open == []
+    assert "script" not in read.tags
+    assert all(link.startswith("data:image/png;base64,") for link in read.links)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "prefers-color-scheme:dark" in page
+    assert found.summary in read.text
+    for check in found.checks:
+        assert check.verdict in read.text
+        assert check.because in read.text
+        assert check.meaning in read.text
+    assert "dcs fit x --out run" in read.text
+    assert len(page) < 200_000
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=["script", "quotes", "emoji", "long", "control"])
+def test_hostile_names_are_text(name):
+    found = inspect(noise.add(smooth_images(3, n=4), "gaussian", 0.3, 1))
+    page = render(found, name, shlex.join(["dcs", "fit", name])).decode()
+    read = Reader(page)
+    assert "script" not in read.tags
+    assert "b" not in read.tags[: read.tags.index("main")]
+    shown = name.encode("utf-8", "replace").decode()
+    assert read.text.count(shown) >= 2
+    assert shlex.join(["dcs", "fit", shown]) in read.text
+
+
+def test_hostile_file_names_reach_the_page_as_text(tmp_path):
+    folder = tmp_path / "<img src=x onerror=alert(1)> '\" 🎈"
+    folder.mkdir()
+    np.save(folder / "x.npy", noise.add(smooth_images(4), "gaussian", 0.3, 1).numpy())
+    result = inside("inspect", folder / "x.npy", "--out", tmp_path / "page.html")
+    assert result.returncode == 0, result.stderr
+    assert str(folder) in Reader((tmp_path / "page.html").read_text()).text
+
+
+def test_pictures_are_png_files(tmp_path):
+    grey = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
+    (tmp_path / "x.png").write_bytes(_png(grey))
+    with Image.open(tmp_path / "x.png") as image:
+        assert np.array_equal(np.asarray(image), grey.numpy())
+
+
+def test_the_histograms_are_drawn_to_scale():
+    found = inspect(noise.add(some_digits(1), "gaussian", 0.3, 1))
+    page = render(found, "x", "y").decode()
+    heights = [float(part.split('"')[0]) for part in page.split('height="')[1:]]
+    counts = [*found.c.counts, *found.k.counts]
+    assert len(heights) == len(counts)
+    for some, drawn in ((found.c.counts, heights[:24]), (found.k.counts, heights[24:])):
+        np.testing.assert_allclose(np.array(drawn) / max(drawn), np.array(some) / max(some), atol=1e-3)
+
+
+def test_it_is_a_command_with_an_example():
+    result = dcs("inspect", "--help")
+    assert result.returncode == 0
+    assert "Example: dcs inspect photos/ --out noise.html" in result.stdout
+
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+def test_a_browser_shows_it_without_complaint(tmp_path):
+    found = inspect(noise.add(some_digits(1), "gaussian", 0.3, 1))
+    (tmp_path / "page.html").write_bytes(render(found, HOSTILE[0], "dcs fit"))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    options.append(f"--user-data-dir={tmp_path / 'profile'}")
+    address = (tmp_path / "page.html").as_uri()
+    result = subprocess.run([CHROMIUM, *options, address], capture_output=True, text=True, timeout=120)
+    assert "&lt;script&gt;alert(1)" in result.stdout
+    assert "CONSOLE" not in result.stderr
