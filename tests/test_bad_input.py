@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dcs.augmentation
 import dcs.data
+import dcs.inspection
 import dcs.masking
 import dcs.noise
 from dcs import functional as F
@@ -42,6 +43,11 @@ def amplitude_neighbors(x=None, generator=None, valid=None, **options):
 def gaussian_split(x=None, generator=None, valid=None, sigma=0.5, **options):
     views = torch.stack(dcs.noise.GaussianSplit(sigma, **options)(x, generator, valid=valid))
     return views if valid is None else views.where(valid.bool(), 0)  # padding may hold anything
+
+
+def look(x=None, **options):
+    found = dcs.inspection.inspect(x, **options)
+    return torch.tensor([found.sigma.value or 0.0, found.signal])
 
 
 def log_mel(x=None, lengths=None, rate=800, **options):
@@ -100,6 +106,7 @@ CALLS = {
     "BlindSpot": (blind_spot, {"x": IMAGES}),
     "AmplitudeNeighbors": (amplitude_neighbors, {"x": IMAGES}),
     "GaussianSplit": (gaussian_split, {"x": IMAGES}),
+    "inspect": (look, {"x": IMAGES}),
     "LogMel": (log_mel, {"x": WAVES, "frame": 64, "hop": 32, "mels": 8}),
     "Views": (views, {"x": COLOURS, "jitter_share": 0.0}),
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
@@ -219,6 +226,20 @@ BAD_DIM = [
 ]
 
 BAD = {
+    ("inspect", "x"): [
+        (None, TypeError),
+        ({"x": X}, TypeError),
+        (1.0, ValueError),
+        (torch.ones(()), ValueError),
+        (IMAGES[:0], ValueError),
+        (IMAGES[:, :0], ValueError),
+        (spoilt(IMAGES, NAN), ValueError),
+        (spoilt(IMAGES, INF), ValueError),
+        (IMAGES.to(torch.complex64), ValueError),
+    ],
+    ("inspect", "samples"): BAD_COUNT,
+    ("inspect", "domain"): [("", ValueError), ("image", ValueError), (1, ValueError)],
+    ("inspect", "seed"): [case for case in BAD_COUNT if case[0] != 0 or case[0] is True],
     ("cosine_loss", "target"): [*BAD_DATA],
     ("cosine_loss", "prediction"): [*BAD_DATA, *WRONG_SHAPE],
     ("cosine_loss", "mask"): BAD_MASK,
@@ -565,6 +586,7 @@ PUBLIC = [
     *((name, getattr(dcs.masking, name)) for name in dcs.masking.__all__),
     *((name, getattr(dcs.noise, name)) for name in dcs.noise.__all__),
     ("LogMel", dcs.data.LogMel),
+    ("inspect", dcs.inspection.inspect),
     *((name, getattr(dcs.augmentation, name)) for name in ("Augment", "Views")),
 ]
 
@@ -591,7 +613,7 @@ def test_a_bad_argument_is_named(name, argument, value, exception):
     with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b") as caught:
         call(name, **{argument: value})
     assert re.search(
-        r"must|use |use a |convert|remove|rescale|too large|has only|is lost|needs", str(caught.value)
+        r"must|use |use a |convert|remove|rescale|too large|has only|is lost|needs|needed", str(caught.value)
     )
 
 

@@ -161,7 +161,7 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
     """Measure data (n, ...)."""
     images = _as_images(x, ndim)
     ndim = images.ndim - 2
-    entries = x.double() if x.numel() < 2**22 else x
+    entries = x.double()
     deviation, mean = float(entries.std()), float(entries.mean())
     chen = _estimate(x, lambda some: estimate_sigma(some, ndim=ndim))
     mad = _estimate(x, lambda some: estimate_sigma(some, "mad", ndim=ndim))
@@ -207,7 +207,8 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
 def without_neighbours(x: Tensor) -> Evidence:
     """What can be said of columns in no order: hardly anything."""
     nothing = (math.nan, math.nan, math.nan)
-    deviation, square, mean = float(x.std()), float(x.square().mean()), float(x.mean())
+    entries = x.double()
+    deviation, square, mean = float(entries.std()), float(entries.square().mean()), float(entries.mean())
     plain = Evidence(
         *(deviation, square, mean, None, None, None, None, None, [], [], False, nothing, None, False, False),
         _ends(x, deviation / 10),

@@ -166,9 +166,7 @@ def _independence(evidence: Evidence) -> Check:
     because = f"In calm places the noises of neighbours have a correlation of {first:.2f}."
     if evidence.correlated:
         if not evidence.is_noise:
-            because += (
-                " Even fine texture that is there everywhere looks like this, and cannot be told apart."
-            )
+            because += " Fine texture that is there everywhere looks the same, and cannot be told apart."
         return _check("independence", FAILS, because, meanings, **numbers)
     if evidence.is_noise and abs(first) < 0.15:
         return _check("independence", HOLDS, because, meanings, **numbers)
@@ -216,8 +214,8 @@ def _agreement(evidence: Evidence, state: str) -> tuple[bool, str]:
         return True, "Both find next to no noise."
     if evidence.correlated:
         return False, (
-            "Both see only what differs from entry to entry, and miss noise that neighbours share: the true "
-            "strength is larger."
+            "chen2015 and mad see only what differs from entry to entry, and miss noise that neighbours "
+            "share: it is stronger than they say."
         )
     if abs(chen.value - mad.value) <= 0.15 * max(chen.value, mad.value):
         return True, "Both estimators agree to 15 %."
