@@ -2,10 +2,12 @@
 
 import html.parser
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -260,6 +262,28 @@ def test_the_histograms_are_drawn_to_scale():
     assert len(heights) == len(counts)
     for some, drawn in ((found.c.counts, heights[:24]), (found.k.counts, heights[24:])):
         np.testing.assert_allclose(np.array(drawn) / max(drawn), np.array(some) / max(some), atol=1e-3)
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_readme_shows_what_is_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, shown = re.search(
+        r"```\n\$ (dcs inspect .*?)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    ).groups()
+    printed = inside(*shlex.split(command)[1:]).stdout
+    without_numbers = [re.sub(r"-?\d[\d.]*", "0", text) for text in (shown, printed)]
+    assert without_numbers[0] == without_numbers[1]
+    assert (tmp_path / "noise.html").exists()
+
+
+def test_the_python_of_the_page_of_docs_runs():
+    names = {}
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "inspect.md").read_text(), re.DOTALL)
+    exec(block, names)  # noqa: S102
+    assert names["found"].state == "noisy"
+    assert names["found"].advice.arguments[0] == "--set"
 
 
 def test_it_is_a_command_with_an_example():
