@@ -34,6 +34,17 @@ def smooth_images(seed, n=16, side=40):
     return (x - low) / (high - low)
 
 
+def strokes(seed, n=200, side=28):
+    """Three random lines, some three entries wide and soft at the edges, on an empty ground."""
+    ends = 4 + (side - 8) * torch.rand(2, n, 3, 2, 1, 1, generator=seeded(seed))
+    along, u = ends[1] - ends[0], torch.arange(side)
+    grid = torch.stack([u[:, None].expand(side, side), u.expand(side, side)]).float()
+    place = ((grid - ends[0]) * along).sum(2) / along.square().sum(2).clamp(min=1)
+    nearest = ends[0] + place.clamp(0, 1)[:, :, None] * along
+    distance = (grid - nearest).square().sum(2).sqrt().amin(1)
+    return (2.2 - distance).clamp(0, 1)
+
+
 def some_digits(seed, n=1400):
     return DIGITS[torch.randperm(len(DIGITS), generator=seeded(seed))[:n]]
 
@@ -68,8 +79,8 @@ def is_right(kind, found):
 @pytest.mark.parametrize("kind", ["none", *WRONG])
 @pytest.mark.parametrize(
     ("images", "strengths"),
-    [(smooth_images, (0.2, 0.3, 0.5)), (some_digits, (0.3, 0.5))],
-    ids=["smooth", "digits"],
+    [(smooth_images, (0.2, 0.3, 0.5)), (some_digits, (0.3, 0.5)), (strokes, (0.3, 0.5))],
+    ids=["smooth", "digits", "strokes"],
 )
 def test_verdicts_are_right_in_18_of_20_draws(images, strengths, kind):
     right, errors = 0, []

@@ -103,7 +103,7 @@ class Evidence(NamedTuple):
         if ends is not None and self.is_uneven:
             strength = max(end.deviation for end in ends)
         alike = [at for at in self.levels if abs(at.deviation - strength) <= 0.1 * strength + 2 * at.error]
-        return together(alike)
+        return together(alike or [floor])
 
     @property
     def evenness(self) -> float | None:
@@ -148,8 +148,9 @@ class Evidence(NamedTuple):
     @property
     def between_samples(self) -> tuple[float, float, bool] | None:
         """The deviation in calm places of the usual sample, of the quietest, and whether they differ."""
-        source = self.far if self.correlated else self.near
-        found = None if source is None or self.by_position else spread_of_samples(source)
+        if self.near is None or self.correlated or self.by_position:
+            return None
+        found = spread_of_samples(self.near)
         if found is None:
             return None
         usual, least, count = found
