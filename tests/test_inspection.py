@@ -34,7 +34,7 @@ def smooth_images(seed, n=16, side=40):
     return (x - low) / (high - low)
 
 
-def strokes(seed, n=200, side=28):
+def strokes(seed, n=100, side=28):
     """Three random lines, some three entries wide and soft at the edges, on an empty ground."""
     ends = 4 + (side - 8) * torch.rand(2, n, 3, 2, 1, 1, generator=seeded(seed))
     along, u = ends[1] - ends[0], torch.arange(side)
