@@ -3,9 +3,10 @@
     python benchmarks/robust_dcs.py run --datasets digits,usps --out results/robust-dcs.jsonl
     python benchmarks/robust_dcs.py table results/robust-dcs.jsonl
 
-One seed gives noise, first weights, batches and held-out share, and all methods of a seed share them, so that
-differences between methods can be paired. Every training runs for the same number of steps of Adam and keeps
-the weights with the best held-out loss of its own objective. What is in the file already is not run again.
+One seed gives noise, first weights and batches, and all methods of a seed share them, so that differences
+between methods can be paired. Every training on a data set runs for the same number of steps of Adam. With
+--validation 0.1, a tenth is held out, and the weights with the best held-out loss of the training's own
+objective are kept. What is in the file already is not run again.
 """
 
 import argparse
@@ -43,7 +44,7 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "digits": Setting(8, 1500, (128, 64)),
+    "digits": Setting(8, 600, (256, 256)),
     "usps": Setting(5, 2000, (256, 128)),
     "pendigits": Setting(5, 2000, (256, 128)),
     "mnist": Setting(4, 3000, (256, 128), 10_000),
@@ -112,13 +113,16 @@ def load(name: str, sigma: float, seed: int, root: str | None) -> tuple[Samples,
     return parts[0], parts[1]
 
 
-def run(name: str, sigma: float, method: str, seed: int, root: str | None) -> dict[str, Any]:
+def run(
+    name: str, sigma: float, method: str, seed: int, validation: float, root: str | None
+) -> dict[str, Any]:
     """One line of the results."""
     torch.set_num_threads(1)
     start = time.perf_counter()
     train, test = load(name, sigma, seed, root)
     shape, setting = tuple(train.noisy.shape[1:]), SETTINGS[name]
     line: dict[str, Any] = {"dataset": name, "sigma": sigma, "method": method, "seed": seed}
+    line["validation"] = validation
     if method == "PCA":
         fitted = PCA(10, random_state=seed).fit(train.noisy.flatten(1).numpy())
         features = [
@@ -130,11 +134,11 @@ def run(name: str, sigma: float, method: str, seed: int, root: str | None) -> di
     history: list[dict[str, float]] = []
     if method != "untrained":
         objective = methods(sigma, shape)[method]
-        each = -(-round(0.9 * len(train.noisy)) // BATCH_SIZE)
+        each = -(-round((1 - validation) * len(train.noisy)) // BATCH_SIZE)
         epochs = -(-setting.steps // each)
         config = training.read_config(
-            {"max_epochs": epochs, "batch_size": BATCH_SIZE, "validation": 0.1, "patience": epochs}
-            | {"seed": seed, "threads": 1}
+            {"max_epochs": epochs, "batch_size": BATCH_SIZE, "seed": seed, "threads": 1}
+            | {"validation": validation, "patience": epochs if validation else None}
         )
         pair = train.clean if method in KNOWS_MORE else None
         with warnings.catch_warnings():
@@ -145,7 +149,9 @@ def run(name: str, sigma: float, method: str, seed: int, root: str | None) -> di
         features = [network.encode(part.noisy) for part in (train, test)]
         cosine = -F.cosine_loss(test.clean, network(test.noisy)).item()
     score = evaluation.linear((features[0], train.labels), (features[1], test.labels)).score
-    best = min(history, key=lambda metrics: metrics["validation_loss"]) if history else {}
+    best: dict[str, float] = history[-1] if history else {}
+    if validation and history:
+        best = min(history, key=lambda metrics: metrics["validation_loss"])
     watched = {key: round(best[key], 4) for key in ("epoch", "feature_spread", "k", "floored") if key in best}
     line |= {"accuracy": round(score, 3), "cosine": round(cosine, 5), **watched}
     return {**line, "seconds": round(time.perf_counter() - start, 1)}
@@ -153,7 +159,7 @@ def run(name: str, sigma: float, method: str, seed: int, root: str | None) -> di
 
 def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
     """What makes two lines results of the same training."""
-    return line["dataset"], line["sigma"], line["method"], line["seed"]
+    return line["dataset"], line["sigma"], line["method"], line["seed"], line["validation"]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -176,10 +182,11 @@ def run_all(arguments: argparse.Namespace) -> None:
         for seed, name, sigma, method in itertools.product(
             range(arguments.seeds or most), names, [float(s) for s in arguments.sigmas.split(",")], wanted
         )
-        if seed < (arguments.seeds or SETTINGS[name].seeds) and (name, sigma, method, seed) not in done
+        if seed < (arguments.seeds or SETTINGS[name].seeds)
+        and (name, sigma, method, seed, arguments.validation) not in done
     ]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    calls = (delayed(run)(*trial, arguments.root) for trial in waiting)
+    calls = (delayed(run)(*trial, arguments.validation, arguments.root) for trial in waiting)
     finished = Parallel(arguments.jobs, return_as="generator_unordered", pre_dispatch=arguments.jobs)(calls)
     with arguments.out.open("a") as file:
         for number, line in enumerate(finished, 1):
@@ -192,7 +199,8 @@ def table(arguments: argparse.Namespace) -> None:
     """Print a table for each data set: accuracy ± deviation / cosine to clean, and paired tests of dcs."""
     cells: dict[tuple[str, float, str], dict[int, dict[str, Any]]] = defaultdict(dict)
     for line in read(arguments.file):
-        cells[line["dataset"], line["sigma"], line["method"]][line["seed"]] = line
+        if line["validation"] == arguments.validation:
+            cells[line["dataset"], line["sigma"], line["method"]][line["seed"]] = line
     for name in SETTINGS:
         present = list(dict.fromkeys(method for d, _, method in cells if d == name))
         rows = [m for m in TABLE if m in present] + [m for m in present if m not in TABLE]
@@ -251,6 +259,8 @@ def main() -> None:
     printing = commands.add_parser("table")
     printing.add_argument("file", type=Path)
     printing.set_defaults(function=table)
+    for command in (running, printing):
+        command.add_argument("--validation", type=float, default=0.0, help="share to hold out")
     arguments = parser.parse_args()
     try:
         arguments.function(arguments)
