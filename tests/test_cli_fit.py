@@ -83,6 +83,7 @@ def test_a_run_is_plain_files(run):
         "config.json",
         "metrics.jsonl",
         "model.safetensors",
+        "objective.safetensors",
     }
     config = json.loads((run / "config.json").read_text())
     assert config["shape"] == [16, 16]

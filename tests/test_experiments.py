@@ -197,6 +197,7 @@ def test_a_signal_stops_it_without_a_traceback(tmp_path, jobs):
         assert list(tmp_path.glob("out/runs/*/checkpoint/*.pt"))
 
 
+@pytest.mark.filterwarnings("ignore:the features have collapsed")  # after 24 steps
 def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     (trial,) = [
         t for t in experiments.plan("expt0", **SMALL | {"epochs": 6}, methods=["dcs"]) if t.method == "dcs"

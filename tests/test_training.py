@@ -58,6 +58,7 @@ def by_hand(
 ):
     """The loop as the documentation tells it, in plain torch."""
     model = models.build("mlp", x.shape[1:], 10, seed=seed, hidden=(32,))
+    objective.prepare(model, x)
     order, noise = seeded(seed), seeded(seed)
     rows = torch.randperm(len(x), generator=order)[round(validation * len(x)) :]
     adam = torch.optim.Adam(model.parameters(), lr=lr, fused=fused)

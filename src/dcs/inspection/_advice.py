@@ -11,8 +11,8 @@ from dcs.inspection._verdicts import CLEAN, NO_ANSWER
 from dcs.masking import AmplitudeNeighbors, BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives import DenoisingCosine
+from dcs.objectives.views import MOST_QUIET
 
-_QUIET = 0.15  # with a larger share of quiet windows, one σ does not describe the noise
 _SHARES = (5, 25, 50, 75, 95)
 _BARS = 24
 
@@ -76,7 +76,7 @@ def _can_be_split(evidence: Evidence, state: str) -> bool:
     """Whether one σ describes the noise, by the rule of training, and that σ is more than nothing."""
     visible = _chen(evidence) > 0.05 * evidence.deviation
     usable = state != NO_ANSWER and not evidence.correlated and visible
-    return usable and evidence.quiet is not None and evidence.quiet <= _QUIET
+    return usable and evidence.quiet is not None and evidence.quiet <= MOST_QUIET
 
 
 def _chen(evidence: Evidence) -> float:

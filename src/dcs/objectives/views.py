@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
 
-_MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
+MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
 
 
 class ChosenViews(GaussianSplit):
@@ -53,7 +53,7 @@ class ChosenViews(GaussianSplit):
                 sigma = estimate_sigma(x)
             except ValueError:  # too little to tell
                 sigma = 0.0
-            if sigma > 0 and quiet_share(x, sigma) > _MOST_QUIET:
+            if sigma > 0 and quiet_share(x, sigma) > MOST_QUIET:
                 sigma = 0.0
         self.sigma.fill_(sigma)
 
