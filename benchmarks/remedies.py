@@ -1,9 +1,9 @@
 """What each remedy does to the minimiser. Prints a table of docs/robust.md.
 
-A linear predictor of noisy digits stands in for the network, so that minimisers can be found, from 24,000 draws
-of digits, noise and views. Bias: the mean angle between its predictions and those of the predictor that the
-cosine loss to the clean digits leads to, with the same views. Spread: the mean angle between the predictions of
-two predictors, each from one half of the draws.
+A linear predictor of noisy digits stands in for the network, so that minimisers can be found, from 24,000
+draws of digits, noise and views. Bias: the mean angle between its predictions and those of the predictor that
+the cosine loss to the clean digits leads to, with the same views. Spread: the mean angle between the
+predictions of two predictors, each from one half of the draws.
 """
 
 import math
@@ -145,9 +145,8 @@ def main() -> None:
         "split": (None, True),
     }
     for sigma in (0.3, 0.5):
-        print(
-            f"\nsigma = {sigma}:\n\n| views | weight | bias | spread | cosine to clean |\n|---|---|---|---|---|"
-        )
+        print(f"\nsigma = {sigma}:\n\n| views | weight | bias | spread | cosine to clean |")
+        print("|---|---|---|---|---|")
         for kind, (rho, known_sigma) in kinds.items():
             for name, cells in measure(draw(sigma, rho, known_sigma)):
                 print(f"| {kind} | {name} | {cells} |", flush=True)
