@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import shlex
 import shutil
 import sys
 import wave
@@ -21,11 +22,13 @@ from PIL import Image
 
 import dcs
 from dcs import data, experiments, report
+from dcs.objectives import NAMES, ChosenViews
 from dcs.report import _layout, _sheets, _sounds
 from dcs.report._curves import _thinned
 from dcs.report._html import embed_json, join, tag
 from dcs.report._pictures import Painter, find_painter
 from dcs.report._samples import STRIP, shortened
+from dcs.report._words import ROWS, describe_objective
 from dcs.training import RunError
 from test_cli_fit import QUICK, inside
 
@@ -239,6 +242,7 @@ def test_an_unfinished_run_gets_a_page(run, tmp_path):
     unfinished = tmp_path / "half"
     unfinished.mkdir()
     shutil.copy(run / "config.json", unfinished)
+    as_before_its_end(unfinished)
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (unfinished / "metrics.jsonl").write_text(
         "".join(lines[:2]) + lines[2][:20]
@@ -327,6 +331,233 @@ def test_of_more_samples_a_fixed_choice_is_shown_and_nothing_else_is_read(run, t
 
 
 @pytest.fixture(scope="module")
+def views(tmp_path_factory):
+    """A self-supervised run, which has features and predicts nothing."""
+    folder, rng = tmp_path_factory.mktemp("views"), np.random.default_rng(0)
+    (folder / "photos").mkdir()
+    for number in range(24):
+        pixels = rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / "photos" / f"{number:02d}.png")
+    arguments = ("--objective", "simsiam-dcs", "--epochs", 1, "--threads", 1, "--out", folder / "sim")
+    options = ("--set", 'objective_options={"projector": [16, 16], "predictor": 8}')
+    fitted = inside("fit", folder / "photos", *arguments, *options)
+    assert fitted.returncode == 0, fitted.stderr
+    return folder / "sim"
+
+
+def test_a_self_supervised_run_has_a_map_and_a_note_in_place_of_denoising(views, run, tmp_path):
+    made = inside("report", views, run, "--out", tmp_path / "a.html", "--map", "pca", "--json")
+    assert made.returncode == 0, made.stderr
+    assert [one["note"] for one in json.loads(made.stdout)["runs"]] == [None, None]
+    page = Page(tmp_path / "a.html")
+    own, other = page.data["runs"]
+    assert own["strips"] is None
+    assert len(own["map"]["x"]) == 24
+    assert own["lines"]["epoch"] == [1]
+    assert len(other["strips"]["names"]) == STRIP
+    assert page.words.count("there is nothing to denoise with") == 1
+    assert [a["data-run"] for _, a in page.tags if a.get("class") == "strips"] == ["1"]
+    assert "each image is cropped and recoloured twice at random" in page.words
+    assert "; beside it dcs: " in page.words
+    assert "A ResNet of 18 layers (resnet18) learnt 512 features of a sample" in page.words
+    assert own["map"]["features"] == 512
+
+
+def changed(run, folder, **changes):
+    """A copy of a run with another config.json, or with other files: None is removed."""
+    shutil.copytree(run, folder)
+    for name, content in changes.pop("files", {}).items():
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    config = json.loads((folder / "config.json").read_text())
+    for name, value in changes.items():
+        config[name] = {**config[name], **value} if isinstance(value, dict) else value
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def as_before_its_end(folder):
+    """Take out of config.json what is added when training ends."""
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("sha256", "made_of", "largest", "scale"):
+        config.pop(name, None)
+    (folder / "config.json").write_text(json.dumps(config))
+    return config
+
+
+def words_of(folder, **options):
+    return Page(report.write(folder, **{"map": "pca", "points": 20, **options}).path).words
+
+
+SPLIT, MASKED = "noise is added in two ways", "some entries of each sample are hidden, and"
+
+
+@pytest.mark.parametrize(
+    ("made_of", "said"),
+    [
+        ("DenoisingCosine(masker=ChosenViews(sigma=0.31234, alpha=1.5), floor=0.2)", SPLIT),
+        ("DenoisingCosine(masker=GaussianSplit(sigma of shape (3,), alpha=1.5), floor=0.2)", SPLIT),
+        ("DenoisingCosine(masker=ChosenViews(sigma=0, alpha=1.5), floor=0.2)", MASKED),
+        ("DenoisingCosine(masker=BlindSpot(rho=0.3), floor=0.2)", MASKED),
+    ],
+)
+def test_what_was_made_of_samples_is_what_is_said(run, tmp_path, made_of, said):
+    words = words_of(changed(run, tmp_path / "run", made_of=made_of))
+    assert [text for text in (SPLIT, MASKED) if text in words] == [said]
+    assert ("noise of deviation 0.312 was found, equally strong everywhere" in words) == (
+        "0.31234" in made_of
+    )
+    # k is that of the view that is compared with, which has more noise than the sample.
+    assert ("What predictions are compared with, to which noise was added, has a cosine" in words) == (
+        said == SPLIT
+    )
+
+
+def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
+    x = data.load("digits", noise=("gaussian", 0.3)).train.x[:300].numpy()
+    np.save(tmp_path / "x.npy", x)
+    for name, options in {"chosen": {}, "masked": {"masking": {"rho": 0.3}}}.items():
+        encoder = dcs.DenoisingEncoder(
+            max_epochs=1, network_options={"hidden": (8,)}, random_state=0, **options
+        ).fit(x)
+        encoder.save(tmp_path / name)
+        masker = encoder.objective_.masker
+        said = SPLIT if isinstance(masker, ChosenViews) and masker.splits else MASKED
+        assert said in words_of(tmp_path / name, data=tmp_path / "x.npy")
+    assert said == MASKED
+
+
+@pytest.mark.parametrize(
+    ("spread", "epochs", "samples", "finished", "said"),
+    [
+        (0.0201, 4, 1_000_000, True, "0.0201 (0: all alike, 1: everywhere): they tell samples apart"),
+        (0.0199, 4, 1_000_000, True, "0.0199 (0: all alike, 1: everywhere): below 0.02 they have collapsed"),
+        (0.0199, 4, 1_200, True, "they are not spread out yet"),
+        (0.0199, 4, 1_000_000, False, "they are not spread out yet"),
+    ],
+)
+def test_a_run_has_collapsed_by_one_rule_and_never_early(
+    run, tmp_path, spread, epochs, samples, finished, said
+):
+    lines = b"".join(
+        json.dumps({"epoch": e, "loss": 1.0, "feature_spread": spread}).encode() + b"\n"
+        for e in range(epochs)
+    )
+    files = {"metrics.jsonl": lines} | ({} if finished else {"model.safetensors": None})
+    folder = changed(run, tmp_path / "run", files=files, data={"samples": samples})
+    if not finished:
+        as_before_its_end(folder)
+    words = words_of(folder)
+    assert said in words
+    assert words.count("they have collapsed") == ("collapsed" in said)
+
+
+def test_damaged_lines_are_named_and_cost_nothing_else(run, tmp_path):
+    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    content = lines[0] + b'{"loss": 0.\n' + lines[2] + lines[3] + b'{"epo'
+    folder = changed(run, tmp_path / "run", files={"metrics.jsonl": content})
+    made = inside("report", folder, "--map", "pca")
+    assert made.returncode == 0, made.stderr
+    assert "metrics.jsonl, line 2, is damaged and was left out" in made.stderr
+    page = Page(folder / "report.html")
+    assert page.words.count("metrics.jsonl, line 2, is damaged") == 1
+    assert page.words.count("is damaged") == 1  # the last line was just being written
+    assert page.data["runs"][0]["lines"]["epoch"] == [1, 2, 3, 4]
+    assert page.data["runs"][0]["lines"]["loss"][1] is None
+    assert page.data["runs"][0]["lines"]["loss"][3] == pytest.approx(json.loads(lines[3])["loss"], rel=1e-5)
+    (folder / "metrics.jsonl").write_bytes(lines[0] + lines[1][:30] + b"\n")
+    assert "line 2, is damaged" in words_of(folder)
+    assert Page(folder / "report.html").data["runs"][0]["lines"]["epoch"] == [1]
+
+
+@pytest.mark.filterwarnings("ignore:.*has no checkpoint")
+def test_the_command_that_goes_on_works(tmp_path):
+    out = tmp_path / "a run"
+    arguments = ("--noise", "gaussian:0.3", "--data-seed", 3, "--out", out, "--epochs", 4, *QUICK)
+    assert inside("fit", "digits", *arguments).returncode == 0
+    for name in ("model.safetensors", "objective.safetensors"):
+        (out / name).unlink(missing_ok=True)
+    config = as_before_its_end(out)
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (out / "metrics.jsonl").write_text("".join(lines[:2]))
+    words = words_of(out)
+    command = re.search(r"2 of 4 epochs are there\. (dcs fit .*?) goes on", words)[1]
+    went_on = inside(*shlex.split(command)[1:])
+    assert went_on.returncode == 0, went_on.stderr
+    again = json.loads((out / "config.json").read_text())
+    assert again["data"] == config["data"]
+    assert again["training"] == config["training"]
+
+
+def test_how_scores_are_made_depends_on_the_labels(run, tmp_path):
+    labelled = changed(run, tmp_path / "run", files={"results.jsonl": None})
+    words = words_of(labelled)
+    assert f"No scores yet: dcs evaluate {labelled} makes them" in words
+    np.save(tmp_path / "x.npy", data.load("digits").train.x[:80].numpy())
+    arguments = ("--out", tmp_path / "bare", "--epochs", 1, *QUICK)
+    assert inside("fit", tmp_path / "x.npy", *arguments).returncode == 0
+    words = words_of(tmp_path / "bare")
+    assert f"dcs evaluate {tmp_path / 'bare'} --labels FILE makes them" in words
+    assert "The data has no labels" in words
+    (tmp_path / "y.txt").write_text("".join(f"{i % 2}\n" for i in range(80)))
+    assert inside("evaluate", tmp_path / "bare", "--labels", tmp_path / "y.txt").returncode == 0
+
+
+def test_data_of_another_shape_is_refused_with_what_can_be_done(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((9, 5), np.float32))
+    made = inside("report", run, "--out", tmp_path / "a.html", "--data", tmp_path / "x.npy")
+    assert made.returncode == 1
+    assert "samples of shape (5,), but" in made.stderr
+    assert "with data (--data)" in made.stderr
+    assert "--mixed" not in made.stderr
+
+
+def test_few_things_are_counted_in_words_that_fit(run, tmp_path):
+    line = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[0]
+    folder = changed(run, tmp_path / "one", files={"metrics.jsonl": line}, data={"samples": 1})
+    words = words_of(folder)
+    assert f"The loss was {json.loads(line)['loss']:.4g} in the only epoch." in words
+    assert "from 1 sample of" in words
+    assert "1 epochs" not in words
+    gone = words_of(changed(run, tmp_path / "gone", files={"model.safetensors": None}))
+    assert "It was finished after 4 epochs, but its network is gone: model.safetensors is missing" in gone
+    assert "not finished" not in gone
+    empty = words_of(changed(run, tmp_path / "empty", files={"metrics.jsonl": b""}))
+    assert "metrics.jsonl is empty or missing" in empty
+    assert "It was not trained" not in empty
+
+
+def test_a_link_is_written_through(run, tmp_path):
+    (tmp_path / "there").mkdir()
+    link, page = tmp_path / "page.html", tmp_path / "there" / "page.html"
+    link.symlink_to(page)
+    for _ in range(2):
+        report.write(run, link, map="pca", points=20)
+        assert link.is_symlink()
+        assert "digits" in Page(page).words
+
+
+def test_equal_results_are_marked_alike_and_marks_are_explained(experiment, tmp_path):
+    lines = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
+    scores = {"mse": 71.0, "dcs": 71.0, "oracle": 99.0}
+    folder = tmp_path / "ties"
+    folder.mkdir()
+    with (folder / "results.jsonl").open("w") as file:
+        for line in lines:
+            file.write(json.dumps({**line, "score": scores.get(line["method"], 50.0) + line["trial"]}) + "\n")
+    page = Page(report.write(folder).path)
+    marked = re.findall(r"<strong>([^<]*)</strong>", page.source)
+    assert len(marked) == 2
+    assert all(text.startswith("71.50") for text in marked)
+    assert "Bold is the best of a column, underlined the second best" in page.words
+    assert "oracle (trained with the clean samples, which no method has)" in page.words
+
+
+def test_there_are_words_for_every_objective_and_row():
+    assert all(name in ROWS for one in experiments.EXPERIMENTS.values() for name in one.orientation)
+    assert all(describe_objective(name, None) for name in NAMES if not name.endswith("oracle"))
+
+
+@pytest.fixture(scope="module")
 def experiment(tmp_path_factory):
     out = tmp_path_factory.mktemp("experiment") / "expt0"
     trials = experiments.plan(
@@ -340,7 +571,8 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
     results = experiment / "results.jsonl"
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     page = Page(report.write(experiment, map="pca").path)
-    assert f"An experiment of {len(lines)} trials" in page.words
+    assert f"An experiment with {len(lines)} trials so far" in page.words
+    assert not any("badge" in a.get("class", "") for _, a in page.tags)  # more may have been planned
     assert "this page shows digits-0.3-dcs-default-train128-1epochs-0" in page.words
     assert len(page.data["runs"][0]["map"]["x"]) == 597
     assert f"Every trial ({len(lines)})" in page.words

@@ -31,8 +31,7 @@ _HEADINGS = {
     "map": (
         "Map of the features",
         "Each point is one sample; samples with similar features lie together. Look for separate islands of "
-        "one colour: the network then tells these kinds apart without ever having been told. Sizes of "
-        "islands and distances between them mean little.",
+        "one colour: the network then tells these kinds apart without ever having been told.",
     ),
     "scores": (
         "Scores",
@@ -41,9 +40,14 @@ _HEADINGS = {
     ),
     "recordings": (
         "Recordings",
-        "Some recordings to listen to. The denoised ones should hiss less and sound the same otherwise.",
+        "Some recordings to listen to. Where there are denoised ones, they should hiss less and sound the "
+        "same otherwise.",
     ),
 }
+_NO_DENOISING = (
+    "This network was trained to give features, and predicts no samples: there is nothing to denoise with. "
+    "The map shows its features."
+)
 
 
 def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], sheets: dict[str, Sheets]) -> str:
@@ -56,17 +60,15 @@ def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], shee
         sheets: The pictures of all maps, by their key.
     """
     bodies: dict[str, Markup | None] = {
-        "summary": _columns(
-            [
-                summary_of(run, None if found is None else found.strips)
-                for run, found in zip(runs, looked, strict=True)
-            ]
-        ),
+        "summary": _columns([summary_of(run, found) for run, found in zip(runs, looked, strict=True)]),
         "training": _training(runs),
         "denoising": _columns(_cards("strips", runs, looked, notes)),
         "map": _columns(_cards("map", runs, looked, notes)),
         "scores": _columns(
-            [tag("article", _title(runs, run), scores_of(run), class_="card") for run in runs]
+            [
+                tag("article", _title(runs, run), scores_of(run, _labelled(found)), class_="card")
+                for run, found in zip(runs, looked, strict=True)
+            ]
         ),
         "recordings": _recordings(runs, looked),
     }
@@ -144,15 +146,18 @@ def _training(runs: list[Run]) -> Markup | None:
 
 def _cards(kind: str, runs: list[Run], looked: list[Looked | None], notes: list[str]) -> list[Markup]:
     """A place for the script to fill, for each run; or why there is nothing."""
-    return [
-        tag(
-            "article",
-            _title(runs, run),
-            tag("p", note, class_="note") if found is None else tag("div", class_=kind, data_run=number),
-            class_="card",
-        )
-        for number, (run, found, note) in enumerate(zip(runs, looked, notes, strict=True))
-    ]
+    cards = []
+    for number, (run, found, note) in enumerate(zip(runs, looked, notes, strict=True)):
+        nothing = note if found is None else _NO_DENOISING if getattr(found, kind) is None else None
+        inside = tag("div", class_=kind, data_run=number) if nothing is None else None
+        said = None if nothing is None else tag("p", nothing, class_="note")
+        cards.append(tag("article", _title(runs, run), inside, said, class_="card"))
+    return cards
+
+
+def _labelled(found: Looked | None) -> bool | None:
+    """Whether the samples have labels, if that is known."""
+    return None if found is None else found.map["labels"] is not None
 
 
 def _recordings(runs: list[Run], looked: list[Looked | None]) -> Markup | None:
@@ -171,9 +176,9 @@ def _recordings(runs: list[Run], looked: list[Looked | None]) -> Markup | None:
             players.append(tag("li", tag("p", f"{sound['name']}{label}{cut}", class_="name"), *versions))
         few = None
         if "denoised" not in found.sounds[0]["versions"]:
-            few = tag(
-                "p", "This network sees spectrograms, of which no recording can be made.", class_="note"
-            )
+            why = "sees spectrograms, of which no recording can be made"
+            why = "predicts no recordings" if found.strips is None else why
+            few = tag("p", f"This network {why}: none is denoised.", class_="note")
         cards.append(
             tag("article", _title(runs, run), few, tag("ul", *players, class_="players"), class_="card")
         )

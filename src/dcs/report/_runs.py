@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dcs import experiments
 from dcs._saved import damaged
 from dcs.experiments._runner import RUNS
+from dcs.report._views import Views, views_of
 from dcs.training import RunError
 from dcs.training.run import CONFIG, METRICS, MODEL
 
@@ -26,11 +27,18 @@ class Run(NamedTuple):
     results: list[Line]
     of_experiment: bool  # whether the results are trials of one
     shown_for: Path | None = None  # the directory of the experiment that this training stands for
+    views: Views | None = None  # what was made of samples, as far as it is known
+    remarks: tuple[str, ...] = ()  # on what could not be read
 
     @property
     def finished(self) -> bool:
         """Whether it has its model."""
         return (self.folder / MODEL).is_file()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was finished, but has its model no longer."""
+        return not self.finished and "sha256" in self.config
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -70,24 +78,41 @@ def _training(folder: Path, name: str) -> Run:
         config = json.loads((folder / CONFIG).read_bytes())
         if not isinstance(config, dict):
             raise RunError(f"{folder / CONFIG} holds no settings by name: it is not of a run")
+    measured, remarks = _lines(folder / METRICS)
     metrics = [
         {key: _number(value) for key, value in line.items() if value is None or _is_number(value)}
-        for line in _lines(folder / METRICS)
+        for line in measured
     ]
-    trials = _trials_of(folder)
-    return Run(name, folder, config, metrics, trials or _lines(folder / RESULTS), bool(trials))
+    results = _trials_of(folder)
+    of_experiment = bool(results)
+    if not of_experiment:
+        lines, further = _lines(folder / RESULTS)
+        results, remarks = [line for line in lines if line], remarks + further
+    views = views_of(config, None)
+    return Run(name, folder, config, metrics, results, of_experiment, views=views, remarks=tuple(remarks))
 
 
-def _lines(path: Path) -> list[Line]:
-    """The whole lines of a file; one that is just being written is left out."""
+def _lines(path: Path) -> tuple[list[Line], list[str]]:
+    """The whole lines of a file, and what is to be said of damaged ones, which are empty.
+
+    What is after the last end of a line is just being written, or was when the process was ended.
+    """
     if not path.is_file():
-        return []
+        return [], []
     content = path.read_bytes()
-    with damaged(path):
-        lines = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-        if not all(isinstance(line, dict) for line in lines):
-            raise ValueError("a line is no object")
-        return lines
+    lines: list[Line] = []
+    remarks = []
+    for number, text in enumerate(content[: content.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict):
+            remarks.append(f"{path.name}, line {number}, is damaged and was left out.")
+        lines.append(line if isinstance(line, dict) else {})
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines, remarks
 
 
 def _trials_of(folder: Path) -> list[Line]:

@@ -13,7 +13,7 @@ from torch.nn.functional import cosine_similarity
 from dcs._progress import progress
 from dcs.data import Split, valid_entries
 from dcs.estimator import DenoisingEncoder
-from dcs.objectives import DenoisingCosine
+from dcs.objectives import DenoisingCosine, SelfSupervised
 from dcs.report._layout import cluster, lay_out
 from dcs.report._pictures import Painter, Pixels, find_painter
 from dcs.report._sheets import Sheets, pack
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
 class Looked(NamedTuple):
     """What was found; pictures are apart, so that runs on the same data share them."""
 
-    strips: Json
+    strips: Json | None  # None of a network that predicts nothing
     map: Json
     sounds: list[Json]
     pictures: Pixels  # one a point of the map
@@ -61,15 +61,22 @@ def look(encoder: DenoisingEncoder, shown: Shown, wanted: Wanted) -> Looked:
     chosen = _spread(len(shown.rows), _COMPARED)
     part = shown.take(chosen)
     painter = find_painter(part, encoder.front_end_, shown.rate)
-    denoised = torch.from_numpy(encoder.denoise(part))
-    if not bool(denoised.isfinite().all()):
-        raise RunError("its predictions have NaN or infinite entries: the network has diverged")
-    strips = _strips(part, denoised, shown, chosen, painter, encoder.front_end_ is not None)
+    strips = None
+    if predicts(encoder):
+        denoised = torch.from_numpy(encoder.denoise(part))
+        if not bool(denoised.isfinite().all()):
+            raise RunError("its predictions have NaN or infinite entries: the network has diverged")
+        strips = _strips(part, denoised, shown, chosen, painter, encoder.front_end_ is not None)
     features, pictures, snr = _stream(encoder, shown, painter)
     found = _map(features, snr, shown, wanted)
     found["about_snr"] = _about_snr(encoder, part)
     key = hashlib.sha256(pictures.tobytes()).hexdigest()[:16]
     return Looked(strips, found, _sounds(encoder, shown), pictures, key)
+
+
+def predicts(encoder: DenoisingEncoder) -> bool:
+    """Whether it predicts samples; self-supervised ones have features only."""
+    return not isinstance(encoder.objective_, SelfSupervised)
 
 
 def _strips(
@@ -194,7 +201,7 @@ def _sounds(encoder: DenoisingEncoder, shown: Shown) -> list[Json]:
     if shown.rate is None:
         return []
     few = _spread(len(shown.rows), RECORDINGS)
-    part, waves = shown.take(few), encoder.front_end_ is None
+    part, waves = shown.take(few), encoder.front_end_ is None and predicts(encoder)
     assert isinstance(part.x, Tensor)  # noqa: S101
     kinds = {"noisy": part.x.numpy()}
     if waves:

@@ -82,9 +82,15 @@ def _load(run: Run, shape: tuple[int, ...], data: str | os.PathLike[str] | None,
     place = root or known.get("root")
     own = None if place is None else Path(place)
     try:
-        return load_data(source, own, noise, known.get("seed") or 0, known.get("label"), reading, shape)
+        loaded = load_data(source, own, noise, known.get("seed") or 0, known.get("label"), reading)
     except typer.BadParameter as error:
         raise RunError(f"{run.folder} says of its data what cannot be: {error.message}") from error
+    if loaded.shape != shape:
+        raise ValueError(
+            f"{source} has samples of shape {loaded.shape}, but {run.folder} was trained on {shape}: name "
+            f"the data it was trained on, or other data of that shape, with data (--data)"
+        )
+    return loaded
 
 
 def _labelled(loaded: Dataset, path: Path, part: str | None) -> Dataset:

@@ -1,21 +1,41 @@
 """Scores and trials as tables, beside the published values where there are some."""
 
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dcs import experiments
 from dcs.experiments._table import TITLES, _heading, _remarks, _score
 from dcs.report._html import Markup, join, table, tag
 from dcs.report._runs import Line, Run
-from dcs.report._words import PROTOCOLS
+from dcs.report._words import PROTOCOLS, ROWS
 
 
-def scores_of(run: Run) -> Markup:
-    """All that is known of how good a run's features are."""
+def scores_of(run: Run, labelled: bool | None) -> Markup:
+    """All that is known of how good a run's features are.
+
+    Args:
+        run: The run.
+        labelled: Whether its samples have labels, if that is known.
+    """
     if not run.results:
-        where = run.shown_for or run.folder
-        how = "dcs reproduce" if run.shown_for else f"dcs evaluate {where.name}"
-        return tag("p", "No scores yet: ", tag("code", how), " makes them.", class_="note")
+        return _no_scores(run, labelled)
     return _experiment(run.results) if run.of_experiment else _evaluations(run.results)
+
+
+def _no_scores(run: Run, labelled: bool | None) -> Markup:
+    if run.shown_for is not None:
+        return tag("p", "No scores yet: ", tag("code", "dcs reproduce"), " makes them.", class_="note")
+    how = shlex.join(["dcs", "evaluate", str(run.folder)]) + ("" if labelled else " --labels FILE")
+    if labelled:
+        text = "makes them"
+    else:
+        known = (
+            "The data has no labels" if labelled is False else "If the data has labels, leave --labels out"
+        )
+        text = f"makes them, where FILE is a .npy file or a text file with one label a line. {known}"
+    when = "" if run.finished else "when the run has its network, "
+    return tag("p", f"No scores yet: {when}", tag("code", how), f" {text}.", class_="note")
 
 
 def _evaluations(lines: list[Line]) -> Markup:
@@ -44,16 +64,18 @@ def _experiment(lines: list[Line]) -> Markup:
         heads = ["method"]
         for column in found.columns:
             heads += [_heading(column), "paper"]
+        unranked = experiments.EXPERIMENTS[found.experiment].orientation
+        marks = {column: _marks(cells, unranked) for column, cells in found.columns.items()}
         rows: list[list[object]] = []
         for row in found.rows:
             cells: list[object] = [row]
-            for inside in found.columns.values():
+            for column, inside in found.columns.items():
                 cell = inside.get(row)
                 if cell is None:
                     cells += ["", ""]
                     continue
                 own = _score((cell.mean, cell.deviation))
-                mark = {1: "strong", 2: "u"}.get(cell.rank or 0)
+                mark = None if cell.method in unranked else marks[column].get(round(cell.mean, 2))
                 cells += [tag(mark, own) if mark else own, _score(cell.published) or "–"]
             rows.append(cells)
         caption = f"{experiments.EXPERIMENTS[found.experiment].title}. {TITLES[found.protocol]}: accuracy, %"
@@ -62,7 +84,13 @@ def _experiment(lines: list[Line]) -> Markup:
         parts.append(
             join(
                 table(heads, rows, caption=caption, numbers_from=1),
-                tag("ul", tag("li", f"{TITLES[found.protocol]}: {meaning}."), *remarks, class_="meanings"),
+                tag(
+                    "ul",
+                    tag("li", f"{TITLES[found.protocol]}: {meaning}."),
+                    tag("li", _about_rows(found.rows, unranked)),
+                    *remarks,
+                    class_="meanings",
+                ),
             )
         )
     trials: list[list[object]] = [
@@ -82,6 +110,20 @@ def _experiment(lines: list[Line]) -> Markup:
     heads = ["method", "variant", "data", "noise", "protocol", "trial", "epochs", "score, %", "seconds"]
     whole = table(heads, trials, caption="Every trial", numbers_from=5)
     return join(*parts, tag("details", tag("summary", f"Every trial ({len(trials)})"), whole))
+
+
+def _marks(cells: Mapping[str, Any], unranked: Sequence[str]) -> dict[float, str]:
+    """How the best and the second best mean of a column are marked, as they are written: equal ones alike."""
+    means = {round(cell.mean, 2) for cell in cells.values() if cell.method not in unranked}
+    return dict(zip(sorted(means, reverse=True), ("strong", "u"), strict=False))
+
+
+def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:
+    """What is marked, and what the rows are that take no part in it."""
+    methods = {row.partition(" (")[0] for row in rows}
+    beside = [f"{name} ({ROWS[name]})" for name in unranked if name in methods]
+    text = "Bold is the best of a column, underlined the second best; “paper” is the published value."
+    return f"{text} For orientation only, and never marked: {', '.join(beside)}." if beside else text
 
 
 def _percent(value: Any) -> str:

@@ -14,8 +14,10 @@ from dcs.report._pictures import Pixels
 from dcs.report._runs import Run, read_runs
 from dcs.report._samples import Looked, Wanted, look, share_sheets
 from dcs.report._source import find
+from dcs.report._views import views_of
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
+from dcs.training.run import MODEL
 
 PAGE = "report.html"
 PARTS = ("train", "test")
@@ -83,13 +85,17 @@ def write(
     _check_place(path, overwrite)
     wanted = Wanted(data, labels, root, part, map, points, clusters, seed)
     looked, notes = [], []
-    for run in found:
-        there, note = _look(run, wanted)
+    for number, run in enumerate(found):
+        encoder, note = _encoder(run)
+        there = None
+        if encoder is not None:
+            there, note = _look(run, encoder, wanted)
+            found[number] = run._replace(views=views_of(run.config, encoder.objective_))
         looked.append(there)
         notes.append(note)
     pictures: dict[str, Pixels] = {there.key: there.pictures for there in looked if there is not None}
     page = page_of(found, looked, notes, share_sheets(pictures, _PICTURES)).encode()
-    write_atomically(path, page)
+    write_atomically(path.resolve(), page)  # through a link, which stays
     shown = [_in_short(run, there, note) for run, there, note in zip(found, looked, notes, strict=True)]
     return Report(path, len(page), round(time.perf_counter() - start, 3), shown)
 
@@ -104,14 +110,20 @@ def _folders(runs: object) -> list[Path]:
     return [Path(run) for run in given]
 
 
-def _look(run: Run, wanted: Wanted) -> tuple[Looked | None, str]:
-    """What there is to see of a run's samples; or nothing, and why."""
+def _encoder(run: Run) -> tuple[dcs.DenoisingEncoder | None, str]:
+    """The network of a run; or nothing, and why."""
+    if run.lost:
+        return None, f"The network of this run is gone: {MODEL} is missing."
     if not run.finished:
         return None, "The run has no network yet: when it is finished, this part will be here."
     try:
-        encoder = dcs.load(run.folder)
-    except RunError as error:  # such as of a network that sees views of images
+        return dcs.load(run.folder), ""
+    except RunError as error:  # such as of a damaged file
         return None, f"The network of this run could not be read: {error}."
+
+
+def _look(run: Run, encoder: dcs.DenoisingEncoder, wanted: Wanted) -> tuple[Looked | None, str]:
+    """What there is to see of a run's samples; or nothing, and why."""
     try:
         shown = find(
             run,
@@ -129,7 +141,7 @@ def _look(run: Run, wanted: Wanted) -> tuple[Looked | None, str]:
         return None, f"The data of this run could not be read: {error}. Say where it is with --data."
     try:
         return look(encoder, shown, wanted), ""
-    except RunError as error:
+    except ValueError as error:  # one run must not cost the page of the others
         return None, f"There is nothing to show of this network: {error}."
 
 
@@ -160,5 +172,5 @@ def _in_short(run: Run, there: Looked | None, note: str) -> dict[str, Any]:
         "samples": None if there is None else there.map["of"],
         "map": None if there is None else there.map["kind"],
         "recordings": 0 if there is None else len(there.sounds),
-        "note": note or None,
+        "note": " ".join([*run.remarks, *([note] if note else [])]) or None,
     }

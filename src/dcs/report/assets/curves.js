@@ -53,7 +53,7 @@ class Chart {
     let high = Math.max(...all);
     if (high - low < 1e-9 * Math.max(Math.abs(low), 1e-12)) {
       const room = Math.abs(low) * 0.1 || 0.5;
-      low -= room;
+      low = low >= 0 ? Math.max(low - room, 0) : low - room; // a share is never below 0
       high += room;
     }
     return [low, high];

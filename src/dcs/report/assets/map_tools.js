@@ -1,8 +1,8 @@
 // The controls of a map, its legend, and the list of what was chosen: all of it works by keyboard.
 const AT_ONCE = 48; // samples that a list shows before it is asked for more
 const MAP_KINDS = {
-  umap: "UMAP, which keeps neighbours together",
-  pca: "PCA, the two directions in which features differ most",
+  umap: "UMAP, which keeps neighbours together, while sizes of islands and distances between them mean little",
+  pca: "PCA, the two directions in which features differ most, so that what differs in others lies on top of each other",
 };
 const MAP_HINTS = [
   "Point at a sample, or tap it, to see it. Press a colour of the legend to list its samples.",

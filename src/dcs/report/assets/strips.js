@@ -26,7 +26,8 @@ class Strips {
     const words = [STRIP_WORDS[this.strips.kind], "Left of the line it is as it came, right of it denoised."];
     if (this.strips.rows.includes("clean")) words.push("Below each is the clean sample, which training never saw.");
     if (this.strips.cosines) {
-      words.push("The numbers say how near to the clean one it is, before and after: 1 is the same up to brightness.");
+      words.push("The numbers, cosines, say how like the clean one it is, before and after: 1 is the same but for how " +
+        "bright or loud it is as a whole, 0 has nothing in common with it.");
     }
     return words.join(" ");
   }
