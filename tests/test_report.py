@@ -616,6 +616,8 @@ def test_recordings_can_be_seen_and_heard(tmp_path):
         assert one["strips"]["kind"] == "spectrogram"
         assert one["map"]["classes"] == ["high", "low"]
         assert sorted(one["map"]["names"])[0] == "high/01.wav"
+    assert page.words.count("The denoised ones should hiss less") == 1
+    assert page.words.count("sees spectrograms, of which no recording can be made") == 1
     players = [a["src"] for name, a in page.tags if name == "audio"]
     assert len(players) == 3 + 2 * 3  # a spectrogram cannot be heard
     first = next(name for name in page.data["runs"][1]["strips"]["names"])

@@ -1,5 +1,6 @@
 """The report page in a real browser: `make test-browser` installs what that needs, and runs this."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,18 @@ def test_pointing_at_a_curve_reads_its_values(show, report):
         page.keyboard.press(key)
         assert handle.get_attribute("aria-valuenow") == str(epoch)
     assert handle.get_attribute("aria-valuetext").startswith("Epoch 40: training")
+
+
+def test_the_axis_of_a_share_that_is_always_zero_begins_there(runs, show, tmp_path):
+    flat = tmp_path / "flat"
+    shutil.copytree(runs / "dcs", flat)
+    lines = "".join(json.dumps({"epoch": epoch, "floored": 0.0}) + "\n" for epoch in range(3))
+    (flat / "metrics.jsonl").write_text(lines)
+    page = show(dcs.report.write(flat, map="pca", points=20).path)
+    chart = page.locator(".chart", has_text="Share of very noisy samples")
+    levels = chart.locator("svg text[text-anchor=end]").all_text_contents()
+    assert float(levels[0]) == 0
+    assert all(float(level) >= 0 for level in levels)
 
 
 def test_the_slider_goes_from_noisy_to_denoised(show, report):

@@ -38,11 +38,7 @@ _HEADINGS = {
         "How useful the features are, measured with labels that training never saw. Higher is better; 100 is "
         "perfect. Compare with the same measure only.",
     ),
-    "recordings": (
-        "Recordings",
-        "Some recordings to listen to. Where there are denoised ones, they should hiss less and sound the "
-        "same otherwise.",
-    ),
+    "recordings": ("Recordings", "Some recordings to listen to."),
 }
 _NO_DENOISING = (
     "This network was trained to give features, and predicts no samples: there is nothing to denoise with. "
@@ -174,7 +170,7 @@ def _recordings(runs: list[Run], looked: list[Looked | None]) -> Markup | None:
             ]
             cut = ", its beginning" if sound["cut"] else ""
             players.append(tag("li", tag("p", f"{sound['name']}{label}{cut}", class_="name"), *versions))
-        few = None
+        few = tag("p", "The denoised ones should hiss less and sound the same otherwise.", class_="quiet")
         if "denoised" not in found.sounds[0]["versions"]:
             why = "sees spectrograms, of which no recording can be made"
             why = "predicts no recordings" if found.strips is None else why
