@@ -81,6 +81,33 @@ def test_the_options_of_the_data_are_in_the_command():
     assert clean["command"] == "dcs fit digits --out run --objective mse"
 
 
+def test_the_run_has_a_free_name(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    assert "--out run-2 " in inside("inspect", photos).stdout.splitlines()[-1]
+
+
+def test_no_command_where_training_would_fail(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((50, 20, 20)))
+    assert "next:" not in inside("inspect", tmp_path / "x.npy").stdout
+    assert json.loads(inside("inspect", tmp_path / "x.npy", "--json").stdout)["command"] is None
+    np.save(tmp_path / "one.npy", np.random.default_rng(0).normal(size=(40, 1, 1)).astype("float32"))
+    said = inside("inspect", tmp_path / "one.npy").stdout.splitlines()[-1].removeprefix("next: ")
+    command = shlex.split(said)[1:]
+    command[command.index("--out") + 1] = tmp_path / "run"
+    assert inside(*command, "--epochs", "1", "--dry-run").returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "clean", "alike"])
+def test_no_interval_of_nothing(kind):
+    found = inspect(DATA[kind]())
+    read = Reader(render(found, kind, "dcs fit").decode())
+    for words in ("between 0 and 0 ", "and –", "between 0 and 0.", "window of", "Both estimators"):
+        assert words not in read.text
+    if found.c is not None:
+        assert "signal-to-noise ratio ĉ" in read.text
+
+
 def test_nothing_is_overwritten(photos, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("mine")
@@ -222,7 +249,7 @@ def test_the_page_stands_alone_and_says_it_all(kind):
         assert check.verdict in read.text
         assert check.because in read.text
         assert check.meaning in read.text
-    assert "dcs fit x --out run" in read.text
+    assert ("dcs fit x --out run" in read.text) == found.advice.ready
     assert len(page) < 200_000
 
 

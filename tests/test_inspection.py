@@ -155,6 +155,123 @@ def test_noise_that_differs_between_samples():
     assert "some samples are much quieter" in check.because
 
 
+def at_positions(images, strength, seed):
+    """Noise of a deviation of its own at each position."""
+    return images + strength * torch.randn(images.shape, generator=seeded(seed))
+
+
+def across(side):
+    return torch.linspace(0.06, 0.6, side).expand(side, side)
+
+
+def vignette(side):
+    u = torch.linspace(-1, 1, side).square()
+    return 0.1 + 0.3 * (u[:, None] + u)
+
+
+@pytest.mark.parametrize("strength", [across, vignette])
+@pytest.mark.parametrize("images", [smooth_images, strokes])
+def test_noise_that_differs_by_position(images, strength):
+    for draw in range(5):
+        x = images(81_000 + draw)
+        at = strength(x.shape[-1])
+        found = inspect(at_positions(x, at, draw))
+        assert found.state == "noisy"
+        assert found["isotropy"].verdict != HOLDS
+        assert found.sigma.value == pytest.approx(float(at.square().mean().sqrt()), rel=0.3)
+        assert found.sigma.low <= float(at.square().mean().sqrt()) <= found.sigma.high
+
+
+def test_verdict_and_advice_do_not_contradict_each_other():
+    x = smooth_images(82_000)
+    many = [noisy(x, kind, sigma, 2) for kind in ("gaussian", "poisson", "student") for sigma in (0.1, 0.4)]
+    many += [at_positions(x, across(40), 1), at_positions(x, vignette(40), 1)]
+    for one in many:
+        found = inspect(one)
+        if found["isotropy"].verdict == HOLDS:
+            assert found.quiet_share <= 0.15
+        said = "noise is not equally strong everywhere, and" in found.advice.why
+        assert not said or found["isotropy"].verdict == FAILS
+
+
+def test_one_clean_image_among_few_noisy_ones():
+    x = noise.add(smooth_images(8, n=5), "gaussian", 0.3, 1)
+    x[0] = smooth_images(9, n=1)[0]
+    found = inspect(x)
+    assert (found.state, found["isotropy"].verdict) == ("noisy", FAILS)
+    assert "any noise" not in found.summary
+
+
+def test_what_is_clean_is_said_to_be_so_only_where_it_was_looked_at():
+    for x in (noise.add(strokes(3), "poisson", 0.1, 1), smooth_images(3), smooth_images(3) + stripes(3)):
+        found = inspect(x)
+        assert "any noise" not in found.summary
+        assert "looked for in calm places" in found.summary
+        estimates = [one.value for one in (found.sigma.chen2015, found.sigma.mad, found.sigma.calm)]
+        assert found.sigma.low <= min(estimates) <= max(estimates) <= found.sigma.high
+
+
+def stripes(seed):
+    return 0.2 * torch.randn(16, 40, 1, generator=seeded(seed))
+
+
+def test_samples_of_two_strengths():
+    x = smooth_images(8, n=60)
+    found = inspect(at_positions(x, torch.where(torch.arange(60) < 18, 0.1, 0.3)[:, None, None], 1))
+    rms = math.sqrt(0.3 * 0.1**2 + 0.7 * 0.3**2)
+    assert found.sigma.value == pytest.approx(rms, rel=0.1)
+    assert found.snr == pytest.approx(found.signal / found.sigma.value, rel=0.01)
+    assert "it differs by sample" in found.sigma.why
+
+
+@pytest.mark.parametrize("images", [smooth_images, some_digits, strokes])
+def test_intervals_hold_the_truth_in_9_of_10_draws(images):
+    inside = 0
+    for draw in range(10):
+        sigma = (0.15, 0.3)[draw % 2] if images is smooth_images else 0.3
+        found = inspect(noise.add(images(83_000 + draw), "gaussian", sigma, draw)).sigma
+        inside += found.low <= sigma <= found.high
+    assert inside >= 9
+
+
+def test_words_about_shared_noise_fit_the_numbers():
+    draw = torch.rand(12, 1, generator=seeded(1))
+    tones = 0.5 * torch.sin(2 * math.pi * (200 + 1000 * draw) * torch.arange(16_000) / 16_000)
+    data = dcs.data.Dataset("x", dcs.data.Split(noise.add(tones, "gaussian", 0.1, 1)), rate=16_000)
+    spectrograms = inspect(dcs.data.LogMel(16_000).apply(data)[0], domain="spectrogram")
+    flat = inspect(noise.add(smooth_images(4, n=300, side=24), "gaussian", 0.2, 1).flatten(1))
+    shared = inspect(noise.add(smooth_images(4), "correlated", 0.3, 1))
+    for found in (spectrograms, flat, shared):
+        if "stronger than they say" in found.sigma.why:
+            assert found.sigma.value >= max(found.sigma.chen2015.value, found.sigma.mad.value)
+        if "Neighbours share noise" in found.advice.why:
+            assert found.advice.window > 1
+        if found.summary.startswith("Noisy"):
+            assert found.snr <= 4
+    assert flat["independence"].verdict != FAILS
+    assert shared["independence"].verdict == FAILS
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_values_without_room_for_their_squares(scale):
+    advice = inspect(scale * noise.add(smooth_images(5).double(), "gaussian", 0.3, 1)).advice
+    assert not advice.ready
+    assert advice.why.startswith("Rescale your data")
+
+
+def test_there_is_nothing_to_train_on():
+    found = inspect(torch.ones(50, 20, 20))
+    assert (found.advice.ready, found.sigma.value) == (False, None)
+    assert "nothing to learn" in found.advice.why
+    assert inspect(torch.randn(100, 1, 1, generator=seeded(0))).advice.objective == "dae"
+
+
+def test_it_says_why_fewer_are_looked_at_than_were_asked_for():
+    found = inspect(torch.randn(80, 300, 300, generator=seeded(0)), samples=70)
+    assert found.inspected == 64
+    assert "64 samples of this size" in found.notes[0]
+
+
 def test_too_little_data_is_not_judged():
     few = inspect(torch.randn(5, 8, 8, generator=seeded(0)))
     assert few.state == "unknown"

@@ -77,16 +77,25 @@ def inspect(
     asked |= {"mixed": None if mixed is Mixed.error else str(mixed), "rate": rate, "hop": hop}
     options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
     options += ["--skip-bad"] if skip_bad else []
-    command = shlex.join(["dcs", "fit", data, "--out", "run", *options, *found.advice.arguments])
+    command = shlex.join(["dcs", "fit", data, "--out", _free(), *options, *found.advice.arguments])
+    if not found.advice.ready:
+        command = ""
     page = _write_page(found, data, command, out, open_page)
     if as_json:
-        about = {"data": data, **found.as_dict(), "command": command, "page": page}
+        about = {"data": data, **found.as_dict(), "command": command or None, "page": page}
         typer.echo(json.dumps(about))
         return
     typer.echo("\n".join(_lines(found, data)))
     if page is not None:
         typer.echo(f"page: {page}")
-    typer.echo(f"next: {command}")
+    if command:
+        typer.echo(f"next: {command}")
+
+
+def _free() -> str:
+    """A name for the run that is not taken yet."""
+    names = ("run", *(f"run-{number}" for number in range(2, 1000)))
+    return next((name for name in names if not Path(name).exists()), "run")
 
 
 def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
@@ -130,7 +139,7 @@ def _write_page(
 
 def _lines(found: "Inspection", data: str) -> list[str]:
     """The answer for a terminal."""
-    from dcs.report.inspect_page import number
+    from dcs.report.inspect_page import number, strength
 
     shape, sigma = " x ".join(map(str, found.shape)), found.sigma
     looked = f"; {found.inspected} were looked at" if found.inspected < found.samples else ""
@@ -143,8 +152,7 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     ]
     if sigma.value is not None:
         lines += [
-            f"Strength of the noise (sigma): {number(sigma.value)}, between {number(sigma.low)} and "
-            f"{number(sigma.high)}",
+            f"Strength of the noise (sigma, its standard deviation): {strength(sigma)}",
             f"  chen2015 {_short(sigma.chen2015)}   mad {_short(sigma.mad)}   calm places "
             f"{_short(sigma.calm)}",
             f"  {sigma.why}",
@@ -154,11 +162,14 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     for check in found.checks:
         lines += [f"  {check.verdict:13}  {check.title}. {check.because}"]
     if found.c is not None and found.k is not None and found.c.quantiles:
-        lines += ["", "Of a sample, as training sees it: the median, and where nine in ten lie"]
+        split = found.advice.views == "split"
+        seen = "as training compares with it (a split adds noise to it)" if split else "as masking sees it"
+        lines += ["", f"Of a sample, {seen}: the median, and where nine in ten lie"]
         for name, spread in (("signal-to-noise ratio c", found.c), ("expected cosine k", found.k)):
             q = spread.quantiles
             lines.append(f"  {name:23}  {number(q['50'])}  ({number(q['5'])} to {number(q['95'])})")
-    lines += ["", f"Advice: objective {found.advice.objective}. {found.advice.why}"]
+    train = f"train with {found.advice.objective}. " if found.advice.ready else ""
+    lines += ["", f"Advice: {train}{found.advice.why}"]
     lines += [f"  note: {warning}" for warning in found.advice.warnings]
     lines += [f"  note: {check.meaning}" for check in found.checks if check.verdict == "does not hold"]
     return lines

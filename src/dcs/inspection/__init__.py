@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from dcs._checks import check_choice, check_integer
-from dcs.inspection._advice import advise, weights
+from dcs.inspection._advice import advise, for_small, weights
 from dcs.inspection._evidence import Evidence, gather, without_neighbours
 from dcs.inspection._reading import as_split, choose, in_order, middle
 from dcs.inspection._result import (
@@ -80,7 +80,9 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     judged = checks(evidence, state)
     sigma = sigma_of(evidence, state)
     advice = advise(evidence, state, judged, sigma, chosen[0].numel(), domain)
-    spread = weights(chosen, advice, sigma, ndim, domain, seed) if ordered else None
+    spread = weights(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
+    if spread is None and advice.views in ("blind_spot", "amplitude"):
+        advice = for_small(chosen[0].numel())
     noise = sigma.value or 0.0
     return Inspection(
         state=state,
@@ -116,16 +118,22 @@ def _summary(state: str, ratio: float | None, evidence: Evidence) -> str:
         return "Cannot tell: the samples are too few or too small."
     if state == CLEAN:
         strength = (
-            "" if ratio > 1000 else f": the signal is at least {ratio:.0f} times as strong as any noise"
+            "none was found"
+            if ratio > 1000
+            else f"the signal is about {ratio:.0f} times as strong as what noise could be there"
         )
-        return f"Clean: dCS will not help much{strength}."
+        return (
+            f"Clean: dCS will not help much. Noise was looked for in calm places, and {strength}; elsewhere, "
+            "faint noise cannot be told from fine detail, nor can stripes from signal."
+        )
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
     about = f"the signal is about {times} times as strong as the noise"
     if evidence.correlated:
-        return f"Noisy, and neighbours share the noise: dCS can remove some of it ({about}, or less)."
+        begin = "Slightly noisy" if state == SLIGHT else "Noisy"
+        return f"{begin}, and neighbours share the noise: dCS can remove some of it ({about}, or less)."
     if state == SLIGHT:
         return f"Slightly noisy: dCS may help a little ({about})."
-    uneven = ", which is not equally strong everywhere" if evidence.is_uneven else ""
+    uneven = ", which is not equally strong everywhere" if evidence.varies else ""
     return f"Noisy: dCS can help ({about}{uneven})."
 
 

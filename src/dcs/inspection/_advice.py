@@ -11,10 +11,12 @@ from dcs.inspection._verdicts import CLEAN, NO_ANSWER
 from dcs.masking import AmplitudeNeighbors, BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives import DenoisingCosine
-from dcs.objectives.views import MOST_QUIET
 
 _SHARES = (5, 25, 50, 75, 95)
 _BARS = 24
+_SMALLEST = (
+    1e-12  # deviation; the squares of smaller values, and of larger than 1 / this, are lost in float32
+)
 
 
 def advise(
@@ -31,52 +33,93 @@ def advise(
         domain: spectrogram or waveform, for recordings.
     """
     verdicts = {check.name: check.verdict for check in checks}
+    unready = _unready(evidence)
+    if unready is not None:
+        return Advice("none", "none", None, None, (), unready, (), ready=False)
     arguments = ["--domain", "waveform"] if domain == "waveform" else []
     if state == CLEAN:
         why = "There is next to no noise to remove: a plain autoencoder does as well."
         return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
     if not evidence.ordered:
-        why = "Masking copies from neighbours, which columns in no order do not have; dae needs none."
+        why = (
+            "Masking copies from neighbours, which columns in no order do not have; dae, a denoising "
+            "autoencoder, needs none."
+        )
         known = (
-            "If you know the strength σ of the noise, the objective dcs with the setting "
+            "If you know the strength σ of the noise, dcs with the setting "
             'masking={"kind": "split", "sigma": σ} needs no neighbours.'
         )
         return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
     warnings = _warnings(verdicts, state)
     if domain is not None:
-        why = "Recordings are masked along time: an entry takes the value of one up to 2 steps away."
+        why = "Recordings are masked along time: a value is replaced by one up to 2 steps away."
         return Advice("dcs", "amplitude", 0.3, 2, tuple(arguments), why, warnings)
     rho = 0.3 if 0.3 * entries >= 10 else 0.5
     if _can_be_split(evidence, state):
         estimate = sigma.value if sigma.value and verdicts["isotropy"] != FAILS else _chen(evidence)
         level = float(f"{estimate:.3g}")
         arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
-        nearly = "nearly " if verdicts["isotropy"] == FAILS else ""
+        begin = "One strength of noise describes the data"
+        if verdicts["isotropy"] == FAILS:
+            begin = "The noise is not equally strong everywhere, but few places are much too quiet for one σ"
         why = (
-            f"One strength of noise {nearly}describes the data, so each sample can be split into two noisy "
-            f"views, and all entries be compared."
+            f"{begin}, so each sample can be split into two noisy versions that are compared in all their "
+            "values."
         )
         return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
     window = 1
     if evidence.correlated:
-        window = next((lag for lag, like in enumerate(evidence.like, 1) if like < 0.3), 3)
-        why = "Neighbours share noise: a wider window copies from entries whose noise is less alike."
+        window = next((lag for lag, like in enumerate(evidence.like, 1) if lag > 1 and like < 0.3), 3)
+        why = (
+            f"Neighbours share noise: masking with radius {window} also copies from further away, where the "
+            "noise is less alike."
+        )
     elif state == NO_ANSWER:
-        why = "These are the defaults, which do not need the strength of the noise."
-    else:
+        why = (
+            "Masking does not need the strength of the noise. (Plain dcs fit looks for itself: it splits "
+            "samples if it finds noise that is equally strong everywhere, and masks if not.)"
+        )
+    elif verdicts["isotropy"] == FAILS:
         why = (
             "The noise is not equally strong everywhere, and masking does not need to know how strong it is."
         )
+    elif evidence.too_quiet:
+        why = (
+            "It is not sure that the noise is equally strong everywhere, and masking does not need to know "
+            "how strong it is."
+        )
+    else:
+        why = "No strength of the noise is sure enough to split samples by, and masking does not need it."
     masking = {"kind": "blind_spot", "rho": rho, "radius": window}
     arguments += ["--set", "masking=" + json.dumps(masking)]
     return Advice("dcs", "blind_spot", rho, window, tuple(arguments), why, warnings)
+
+
+def _unready(evidence: Evidence) -> str | None:
+    """What to do before training, if it would fail or be of no use."""
+    if not evidence.deviation > 0:
+        return "There is nothing to learn: all values are the same."
+    if evidence.deviation < _SMALLEST or evidence.square > _SMALLEST**-2:
+        return (
+            f"Rescale your data first, to values around 1: its deviation is {evidence.deviation:.1g}, and "
+            "training computes with squares, for which numbers so small or so large have no room."
+        )
+    return None
+
+
+def for_small(entries: int) -> Advice:
+    """What to do with samples too small to be masked."""
+    why = "The samples are too small to be masked; dae, a denoising autoencoder, needs no masks."
+    if entries < 2:
+        why = "A sample of one value has no neighbours and no direction: dCS cannot be used, nor can masks."
+    return Advice("dae", "none", None, None, ("--objective", "dae"), why, ())
 
 
 def _can_be_split(evidence: Evidence, state: str) -> bool:
     """Whether one σ describes the noise, by the rule of training, and that σ is more than nothing."""
     visible = _chen(evidence) > 0.05 * evidence.deviation
     usable = state != NO_ANSWER and not evidence.correlated and visible
-    return usable and evidence.quiet is not None and evidence.quiet <= MOST_QUIET
+    return usable and evidence.quiet is not None and not evidence.too_quiet
 
 
 def _chen(evidence: Evidence) -> float:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,22 +12,26 @@ from dcs.inspection._residuals import (
     LARGE,
     Level,
     Residuals,
+    Spread,
     levels,
     likeness,
     residuals,
+    spread_of_positions,
     spread_of_samples,
     together,
 )
 from dcs.inspection._result import Estimate
 from dcs.noise import estimate_sigma, quiet_share
 from dcs.noise.level import _as_images
+from dcs.objectives.views import MOST_QUIET
 
 _GROUPS = 4
 _T = 3.18  # Student's t of 95 % for as many groups
 _SAME = 1.2  # far residuals may be so much larger than near ones and still be noise
 
 
-class Evidence(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Evidence:
     """Numbers about the data.
 
     Args:
@@ -145,17 +150,46 @@ class Evidence(NamedTuple):
             if share > 0.01 and beside > 0.2 * share and share > 8 * following
         )
 
-    @property
-    def between_samples(self) -> tuple[float, float, bool] | None:
-        """The deviation in calm places of the usual sample, of the quietest, and whether they differ."""
+    @cached_property
+    def between_samples(self) -> Spread | None:
+        """The noise in calm places of samples."""
         if self.near is None or self.correlated or self.by_position:
             return None
-        found = spread_of_samples(self.near)
+        return spread_of_samples(self.near)
+
+    @cached_property
+    def between_positions(self) -> Spread | None:
+        """The noise in calm places of the cells of a grid laid over all samples."""
+        return None if self.near is None or self.correlated else spread_of_positions(self.near)
+
+    @property
+    def samples_differ(self) -> bool:
+        """Whether some samples are clearly quieter than the usual one."""
+        found = self.between_samples
         if found is None:
-            return None
-        usual, least, count = found
-        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N).
-        return usual, least, least < 0.75 * usual * math.sqrt(1 - 1.64 * math.sqrt(2 / count))
+            return False
+        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N). Of few samples the
+        # quietest is looked at, which outliers alone can set apart.
+        share = 0.75 if found.samples >= 20 else 0.5
+        return found.least < share * found.usual * math.sqrt(1 - 1.64 * math.sqrt(2 / found.places))
+
+    @property
+    def too_quiet(self) -> bool:
+        """Whether more windows are quiet than one strength of noise leaves: the rule of training."""
+        return self.quiet is not None and self.quiet > MOST_QUIET
+
+    @property
+    def positions_differ(self) -> bool:
+        """Whether the noise is clearly weaker at some positions; signal adds less than that."""
+        found = self.between_positions
+        if found is None or not found.least > 0.05 * self.deviation:  # else it may be no noise at all
+            return False
+        return found.least < 0.45 * found.usual
+
+    @property
+    def varies(self) -> bool:
+        """Whether the noise differs by brightness, sample or position."""
+        return self.is_uneven or self.samples_differ or self.positions_differ
 
 
 def gather(x: Tensor, ndim: int | None) -> Evidence:
@@ -214,7 +248,7 @@ def without_neighbours(x: Tensor) -> Evidence:
         *(deviation, square, mean, None, None, None, None, None, [], [], False, nothing, None, False, False),
         _ends(x, deviation / 10),
     )
-    return plain._replace(ordered=False)
+    return replace(plain, ordered=False)
 
 
 def _where_to_compare(

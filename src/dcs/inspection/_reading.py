@@ -39,7 +39,10 @@ def choose(split: Split, most: int) -> tuple[Tensor, tuple[str, ...]]:
         usual = int(split.lengths.median())
         rows, shape = rows[split.lengths.cpu() >= usual], (usual, *shape[1:])
         notes = (f"Of samples that end in padding, {len(rows)} of length {usual} or more are looked at.",)
-    count = min(most, len(rows), max(_FEW, _ENTRIES // math.prod(shape)))
+    enough = max(_FEW, _ENTRIES // math.prod(shape))
+    count = min(most, len(rows), enough)
+    if enough < min(most, len(rows)):
+        notes += (f"{enough:,} samples of this size, about {_ENTRIES / 1e6:.0f} million values, are enough.",)
     rows = rows[pick(len(rows), count)]
     return read(split.x, rows)[:, : shape[0]], notes
 

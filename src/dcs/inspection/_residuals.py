@@ -18,6 +18,7 @@ LARGE = 24  # from this side on, calm places are found without knowing positions
 _BINS = 12
 _FEWEST = 400  # places at one brightness
 _CALM = 0.25
+_CELLS = 6  # along each axis, to compare positions
 _NEAR = {1: 9, 2: 5}  # sides of the windows all of which foretells the centre
 _FAR = {1: (17, 5), 2: (7, 3)}  # and of those whose rim does, from some distance on
 
@@ -196,18 +197,55 @@ def _pairs(left: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tenso
             yield one - one.mean(), other - other.mean()
 
 
-def spread_of_samples(residuals: Residuals) -> tuple[float, float, int] | None:
-    """How much weaker noise is in the quietest samples than in the usual one.
+class Spread(NamedTuple):
+    """How deviations in calm places differ between samples, or between positions.
 
-    Returns:
-        The deviation in the calm places of the usual sample, that which only a twentieth of the samples is
-        below, and of how many places a sample; None where they are too few to tell.
+    Args:
+        usual: Of the usual sample, or of the noisiest cell of a grid.
+        least: Of the quietest.
+        mean: Root mean square over all.
+        places: In each, that are calm.
+        samples: Or cells, that were compared.
     """
+
+    usual: float
+    least: float
+    mean: float
+    places: int
+    samples: int
+
+
+def spread_of_samples(residuals: Residuals) -> Spread | None:
+    """How much weaker noise is in the quietest twentieth of the samples; None with too few to tell."""
     left, busy = residuals.left.flatten(1), residuals.busy.flatten(1)
     count = int(_CALM * left.shape[1])
-    if count < 100 or len(left) < 20:
+    if count < 100 or len(left) < 4:
         return None
     calm = busy.argsort(1)[:, :count]
     deviation = left.gather(1, calm).square().mean(1).sqrt()
     low, usual = quantiles(deviation, (0.05, 0.5))
-    return usual, low, count
+    least = low if len(left) >= 20 else float(deviation.min())
+    return Spread(usual, least, float(deviation.square().mean().sqrt()), count, len(left))
+
+
+def spread_of_positions(residuals: Residuals) -> Spread | None:
+    """The same of positions, over all samples: of the cells of a coarse grid; None with too few places.
+
+    Signal adds to some positions, so that alone hardly tells that the noise differs.
+    """
+    cells = [(residuals.left, residuals.busy)]
+    for axis in range(1, residuals.left.ndim):
+        parts = min(residuals.left.shape[axis], _CELLS)
+        cells = [
+            pair
+            for left, busy in cells
+            for pair in zip(left.tensor_split(parts, axis), busy.tensor_split(parts, axis), strict=True)
+        ]
+    calm = [left[busy <= quantiles(busy, (_CALM,))[0]] for left, busy in cells]
+    fewest = min(len(values) for values in calm)
+    if len(calm) < 4 or fewest < 100:
+        return None
+    # By the median, which a few outliers do not move.
+    each = [quantiles(values.abs(), (0.5,))[0] / 0.6745 for values in calm]
+    square = sum(float(values.square().mean()) for values in calm) / len(calm)
+    return Spread(max(each), min(each), math.sqrt(square), fewest, len(each))

@@ -94,6 +94,7 @@ class Advice:
         arguments: For `dcs fit`, after the data and --out.
         why: In words.
         warnings: What to know beforehand.
+        ready: Whether training can begin; if not, `why` says what to do before.
     """
 
     objective: str
@@ -103,6 +104,7 @@ class Advice:
     arguments: tuple[str, ...]
     why: str
     warnings: tuple[str, ...]
+    ready: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from html import escape
 import torch
 from torch import Tensor
 
-from dcs.inspection import FAILS, HOLDS, Check, Distribution, Estimate, Inspection
+from dcs.inspection import FAILS, HOLDS, Check, Distribution, Estimate, Inspection, Sigma
 
 _COLOURS = {"clean": "good", "slight": "fair", "noisy": "bad", "unknown": "fair"}
 _SIGNS = {HOLDS: ("good", "✓"), FAILS: ("bad", "✗")}
@@ -25,13 +25,16 @@ _GLOSSARY = {
     "noise-free, 0 is noise alone. Samples of small k teach little, so dCS gives them less weight.",
     "dCS": "The denoising Cosine-Similarity loss: it trains a network on noisy data alone, so that it acts "
     "as if it had seen the clean data.",
+    "objective": "What training makes small: dcs is the loss above; mse, of a plain autoencoder, is the mean "
+    "square of the errors; dae, a denoising autoencoder, the same after noise was added; n2v guesses hidden "
+    "values from those around them.",
     "views": "Training needs two noisy versions of each sample whose noises are independent of each other. "
-    "They are made by masking (some entries are replaced by a neighbour and then guessed) or by splitting "
+    "They are made by masking (some values are replaced by a neighbour and then guessed) or by splitting "
     "(noise of the same strength is added to one version and taken away from the other).",
-    "mask ratio (ρ)": "The share of the entries of a sample that is masked.",
-    "window": "How far away the neighbour may be that a masked entry is replaced by: 1 is the entries next "
+    "mask ratio (ρ)": "The share of the values of a sample that is masked.",
+    "radius": "How far away the neighbour may be that a masked value is replaced by: 1 is the values next "
     "to it.",
-    "calm places": "Where the surroundings of an entry hardly differ from each other. What cannot be "
+    "calm places": "Where the surroundings of a value hardly differ from each other. What cannot be "
     "foretold from them there is noise, and no detail of the picture.",
     "chen2015, mad": "Two published ways to estimate σ: by the smallest variances of small patches, and by "
     "the median size of the finest detail.",
@@ -80,7 +83,7 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
     shape, noun = " × ".join(map(str, found.shape)), "sample" if found.samples == 1 else "samples"
     parts = [
         f"<h1>How noisy is it? <span>{escape(name)}</span></h1>",
-        f'<p class="quiet">{found.samples:,} {noun} of {shape} entries{of_all}.</p>',
+        f'<p class="quiet">{found.samples:,} {noun} of {shape} values{of_all}.</p>',
         *(f'<p class="quiet">{escape(note)}</p>' for note in found.notes),
         f'<p class="answer {_COLOURS[found.state]}">{escape(found.summary)}</p>',
         _what_to_do(found, command),
@@ -108,14 +111,16 @@ def _what_to_do(found: Inspection, command: str) -> str:
     advice = found.advice
     views = {
         "split": "split each sample into two noisy views",
-        "blind_spot": f"mask {advice.rho or 0:.0%} of the entries, with a window of {advice.window}",
-        "amplitude": f"mask {advice.rho or 0:.0%} of the entries along time, up to {advice.window} steps "
-        "away",
+        "blind_spot": f"mask {advice.rho or 0:.0%} of the values, by neighbours up to {advice.window} away",
+        "amplitude": f"mask {advice.rho or 0:.0%} of the values, by those up to {advice.window} steps "
+        "earlier or later",
         "none": "no masking",
     }[advice.views]
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in advice.warnings)
+    if not advice.ready:
+        return f"<h2>What to do</h2><p>{escape(advice.why)}</p>"
     return (
-        f"<h2>What to do</h2><p>Objective <b>{escape(advice.objective)}</b>; {escape(views)}. "
+        f"<h2>What to do</h2><p>Train with <b>{escape(advice.objective)}</b>; {escape(views)}. "
         f"{escape(advice.why)}</p>{f'<ul>{warnings}</ul>' if warnings else ''}"
         f"<pre><code>{escape(command)}</code></pre>"
     )
@@ -136,9 +141,8 @@ def _strength(found: Inspection) -> str:
             "middle is detail of the signal.",
         )
     return (
-        f"<h2>How strong is the noise?</h2><p>Its standard deviation σ is about "
-        f"<b>{number(sigma.value)}</b>, and most likely between {number(sigma.low)} and "
-        f"{number(sigma.high)}. {escape(sigma.why)}</p>"
+        f"<h2>How strong is the noise?</h2><p>Its standard deviation σ: "
+        f"<b>{escape(strength(sigma))}</b>. {escape(sigma.why)}</p>"
         '<div class="grid"><div><table><tr><th>estimated by</th><th>σ</th><th>between</th></tr>'
         f"{table}</table></div>{curve}</div>"
     )
@@ -170,20 +174,26 @@ def _spreads(found: Inspection) -> str:
         (
             found.c,
             "Signal-to-noise ratio ĉ of the samples, as training estimates it: further right is cleaner.",
+            "signal-to-noise ratio ĉ",
         ),
-        (found.k, "Expected cosine k of the samples: 1 is noise-free, 0 is noise alone."),
+        (
+            found.k,
+            "Expected cosine k of the samples: 1 is noise-free, 0 is noise alone.",
+            "expected cosine k",
+        ),
     ]
     masked = (
-        ""
+        " A split adds noise to the version that is compared with, and ĉ and k are those of that version: "
+        "smaller than those of the data."
         if found.advice.views == "split"
         else " Masking takes what differs between neighbours for noise, also where it is detail: in data "
         "with little noise, both come out too small."
     )
-    drawn = "".join(_figure(_histogram(spread), _caption(spread, text)) for spread, text in figures)
+    drawn = "".join(_figure(_histogram(one, axis), _caption(one, text)) for one, text, axis in figures)
     return (
-        f"<h2>How noisy is each sample?</h2><p>As training sees them, with about {found.dim:.0f} entries "
-        "compared "
-        f'in each.{masked}</p><div class="grid">{drawn}</div>'
+        "<h2>How noisy is each sample?</h2><p>In training, two noisy versions of a sample are compared in "
+        f"about {found.dim:.0f} of its values.{masked}</p>"
+        f'<div class="grid">{drawn}</div>'
     )
 
 
@@ -201,16 +211,17 @@ def _figure(drawing: str, caption: str) -> str:
     return f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _histogram(spread: Distribution) -> str:
+def _histogram(spread: Distribution, axis: str) -> str:
     if not spread.counts:
-        return _svg("", ("", ""), "")
+        return _svg("", ("", ""), "", (axis, "samples"))
     most, wide = max(spread.counts), (_WIDTH - _LEFT - 8) / len(spread.counts)
     bars = "".join(
         f'<rect class="bar" x="{_LEFT + number_ * wide + 0.5:.1f}" width="{wide - 1:.1f}" '
         f'y="{_across(count, most):.1f}" height="{_HEIGHT - _FOOT - _across(count, most):.1f}"/>'
         for number_, count in enumerate(spread.counts)
     )
-    return _svg(bars, (number(spread.edges[0]), number(spread.edges[-1])), f"{most:,}")
+    ends = (number(spread.edges[0]), number(spread.edges[-1]))
+    return _svg(bars, ends, f"{most:,}", (axis, "samples"))
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> str:
@@ -221,20 +232,23 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
     dots = "".join(f'<circle class="bar" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in at)
     drawn = f'<polyline class="curve" points="{line}"/>{dots}'
-    return _svg(drawn, (f"low values: {number(low)}", f"high: {number(high)}"), number(most))
+    return _svg(drawn, (number(low), number(high)), number(most), ("values of the data", "noise σ"))
 
 
 def _across(value: float, most: float) -> float:
     return _HEIGHT - _FOOT - (_HEIGHT - _FOOT - _TOP) * value / most
 
 
-def _svg(drawn: str, ends: tuple[str, str], most: str) -> str:
+def _svg(drawn: str, ends: tuple[str, str], most: str, titles: tuple[str, str]) -> str:
     foot = _HEIGHT - _FOOT
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{drawn}'
         f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{foot}" y2="{foot}"/>'
         f'<text x="{_LEFT}" y="{foot + 18}">{ends[0]}</text>'
         f'<text x="{_WIDTH - 8}" y="{foot + 18}" text-anchor="end">{ends[1]}</text>'
+        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{foot + 32}" text-anchor="middle">{titles[0]}</text>'
+        f'<text x="14" y="{(foot + _TOP) / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 14 {(foot + _TOP) / 2})">{titles[1]}</text>'
         f'<text x="{_LEFT - 6}" y="{_TOP + 10}" text-anchor="end">{most}</text>'
         f'<text x="{_LEFT - 6}" y="{foot}" text-anchor="end">0</text></svg>'
     )
@@ -285,8 +299,19 @@ def _signals(values: Tensor) -> str:
     return "".join(drawn)
 
 
+def strength(sigma: Sigma) -> str:
+    """In words: σ and its interval, as far as they are known and can be shown."""
+    if sigma.value is None or sigma.low is None or sigma.high is None:
+        return "unknown"
+    if number(sigma.high) == "0":
+        return "too small to be seen"
+    if sigma.value < 0.01 * sigma.high:
+        return f"next to nothing, at most {number(sigma.high)}"
+    return f"{number(sigma.value)}, most likely between {number(sigma.low)} and {number(sigma.high)}"
+
+
 def number(value: float | None) -> str:
     """A number for people: three digits."""
     if value is None or not math.isfinite(value):
         return "–"
-    return "0" if abs(value) < 5e-5 else f"{value:.3g}"
+    return "0" if abs(value) < 1e-300 else f"{value:.3g}"
