@@ -48,9 +48,9 @@ def is_right(kind: str, found: Inspection) -> bool:
 
 
 def main() -> None:
-    """Print how many draws are judged right, and the largest error of σ."""
-    print("| data | noise | sigma | right | largest error of sigma |")
-    print("|---|---|---|---|---|")
+    """Print how many draws are judged right, the largest error of σ, and how often its interval holds it."""
+    print("| data | noise | sigma | right | largest error of sigma | interval holds sigma |")
+    print("|---|---|---|---|---|---|")
     for name, images, strengths in (
         ("waves, 64 x 64", waves, (0.1, 0.3)),
         ("digits, 8 x 8", digits, (0.3, 0.5)),
@@ -61,7 +61,11 @@ def main() -> None:
                 right = sum(is_right(kind, one) for one in found)
                 error = max(abs((one.sigma.value or 0) / (sigma or 1) - 1) for one in found)
                 shown = f"{100 * error:.1f} %" if kind == "gaussian" else ""
-                print(f"| {name} | {kind} | {sigma:g} | {right} of {DRAWS} | {shown} |", flush=True)
+                held = sum((one.sigma.low or 0) <= sigma <= (one.sigma.high or 0) for one in found)
+                covered = f"{held} of {DRAWS}" if kind == "gaussian" else ""
+                print(
+                    f"| {name} | {kind} | {sigma:g} | {right} of {DRAWS} | {shown} | {covered} |", flush=True
+                )
 
 
 if __name__ == "__main__":
