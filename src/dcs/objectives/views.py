@@ -1,5 +1,6 @@
 """How dCS makes its second view, if nobody says: as the noise of the data allows."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,10 +50,8 @@ class ChosenViews(GaussianSplit):
         """Look at noisy data, the more the better; padded data is masked."""
         sigma = 0.0
         if valid is None:
-            try:
+            with contextlib.suppress(ValueError):  # too little to tell
                 sigma = estimate_sigma(x)
-            except ValueError:  # too little to tell
-                sigma = 0.0
             if sigma > 0 and quiet_share(x, sigma) > MOST_QUIET:
                 sigma = 0.0
         self.sigma.fill_(sigma)
