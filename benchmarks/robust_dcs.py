@@ -51,6 +51,21 @@ SETTINGS = {
     "fashion-mnist": Setting(4, 3000, (256, 128), 10_000),
 }
 BATCH_SIZE = 240
+SAME_VIEWS = "n2v (views of dcs)"
+
+
+Cell = dict[int, dict[str, Any]]  # results of one method on one data set and noise level, by seed
+
+
+class Comparison(NamedTuple):
+    """How dcs stands to another method."""
+
+    rival: str
+    difference: float  # points
+    p: float  # of a paired t-test
+
+    def __str__(self) -> str:
+        return f"dcs − {self.rival} = {self.difference:+.2f} points (p = {self.p:.3f})"
 
 
 class Samples(NamedTuple):
@@ -73,7 +88,7 @@ def methods(sigma: float, shape: tuple[int, ...]) -> dict[str, objectives.Object
         "mse": objectives.MSE(),
         "cosine": objectives.Cosine(),
         "n2v": objectives.Noise2Void(blind_spot(shape)),
-        "n2v (views of dcs)": objectives.Noise2Void(objectives.ChosenViews()),
+        SAME_VIEWS: objectives.Noise2Void(objectives.ChosenViews()),
         "sure": objectives.SURE(),
         "dcs (paper)": objectives.DenoisingCosine(variant="paper"),
         "dcs": objectives.DenoisingCosine(),
@@ -197,26 +212,45 @@ def run_all(arguments: argparse.Namespace) -> None:
 
 def table(arguments: argparse.Namespace) -> None:
     """Print a table for each data set: accuracy ± deviation / cosine to clean, and paired tests of dcs."""
-    cells: dict[tuple[str, float, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    cells: dict[tuple[str, float, str], Cell] = defaultdict(dict)
     for line in read(arguments.file):
         if line["validation"] == arguments.validation:
             cells[line["dataset"], line["sigma"], line["method"]][line["seed"]] = line
+    compared: dict[tuple[str, float], list[Comparison]] = {}
     for name in SETTINGS:
         present = list(dict.fromkeys(method for d, _, method in cells if d == name))
         rows = [m for m in TABLE if m in present] + [m for m in present if m not in TABLE]
         levels = sorted({sigma for d, sigma, _ in cells if d == name})
         if not rows:
             continue
-        print(f"\n### {name}\n\n| method | " + " | ".join(f"sigma {s}" for s in levels) + " |")
+        print(f"\n### {name}\n\n| method | " + " | ".join(f"σ = {s}" for s in levels) + " |")
         print("|---|" + "---|" * len(levels))
         for method in rows:
             texts = [describe(cells[name, sigma, method]) for sigma in levels]
             print(f"| {method} | " + " | ".join(texts) + " |")
+        print()
         for sigma in levels:
-            compare(name, sigma, {m: cells[name, sigma, m] for m in rows if cells[name, sigma, m]})
+            found = {m: cells[name, sigma, m] for m in rows if cells[name, sigma, m]}
+            compared[name, sigma] = [c for c in (compare(found), compare(found, (SAME_VIEWS,))) if c]
+            if compared[name, sigma]:
+                print(f"- σ = {sigma}: " + "; ".join(map(str, dict.fromkeys(compared[name, sigma]))))
+    summarise(compared)
 
 
-def describe(found: dict[int, dict[str, Any]]) -> str:
+def summarise(compared: dict[tuple[str, float], list[Comparison]]) -> None:
+    """Count the cells in which dcs is ahead, level or behind, for sigma of 0.3 or more."""
+    for number, rivals in enumerate(("all that need no clean data", f"the same without {SAME_VIEWS}")):
+        found = [c[number] for (_, sigma), c in compared.items() if sigma >= 0.3 and len(c) == 2]
+        clear = [c for c in found if c.p < 0.05]
+        ahead = sum(c.difference > 0 for c in clear)
+        print(
+            f"\nσ >= 0.3, dcs against the best of {rivals}: significantly ahead in {ahead} of {len(found)} "
+            f"cells, not significantly different in {len(found) - len(clear)}, significantly behind in "
+            f"{len(clear) - ahead}."
+        )
+
+
+def describe(found: Cell) -> str:
     """Mean ± deviation of the accuracy / mean cosine (seeds)."""
     if not found:
         return ""
@@ -227,20 +261,19 @@ def describe(found: dict[int, dict[str, Any]]) -> str:
     return f"{accuracy.mean():.1f}{spread}{cosine} ({len(found)})"
 
 
-def compare(name: str, sigma: float, found: dict[str, dict[int, dict[str, Any]]]) -> None:
-    """Say how dcs stands to the best of the others that need no clean data, by a paired t-test."""
-    others = [m for m in TABLE if m in found and m not in (*KNOWS_MORE, "dcs")]
+def compare(found: dict[str, Cell], left_out: tuple[str, ...] = ()) -> Comparison | None:
+    """How dcs stands to the best of the others that need no clean data, by a paired t-test."""
+    others = [m for m in TABLE if m in found and m not in (*KNOWS_MORE, *left_out, "dcs")]
     if "dcs" not in found or not others:
-        return
+        return None
     means = {m: sum(line["accuracy"] for line in found[m].values()) / len(found[m]) for m in others}
     best = max(others, key=lambda m: means[m])
     seeds = sorted(set(found["dcs"]) & set(found[best]))
     if len(seeds) < 2:
-        return
+        return None
     pairs = [[found[m][seed]["accuracy"] for seed in seeds] for m in ("dcs", best)]
-    p = stats.ttest_rel(*pairs).pvalue
     difference = sum(a - b for a, b in zip(*pairs, strict=True)) / len(seeds)
-    print(f"- {name}, sigma {sigma}: dcs − {best} = {difference:+.2f} points (paired t-test p = {p:.3f})")
+    return Comparison(best, difference, float(stats.ttest_rel(*pairs).pvalue))
 
 
 def main() -> None:

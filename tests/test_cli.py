@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from dcs import demo
+from dcs.cli import _as_options
 from dcs.cli.demo import _findings, _picture
 
 DCS = Path(sys.executable).with_name("dcs")
@@ -129,3 +130,27 @@ def test_an_unknown_data_set_is_wrong_usage():
     result = dcs("datasets", "get", "minst")
     assert result.returncode == 2
     assert "'minst' is not one of digits, mnist" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('remove them, or use mixed="resize" or mixed="crop"', "or use --mixed resize or --mixed crop"),
+        ("pass label='my class' to set it aside", "pass --label 'my class' to set it aside"),
+        ("or label=False to learn from it too", "or --label none to learn from it too"),
+        ("name a column of labels with label=...", "name a column of labels with --label"),
+        ("unmixed='left alone'", "unmixed='left alone'"),
+    ],
+)
+def test_advice_on_arguments_speaks_of_options(said, shown):
+    assert _as_options(said).endswith(shown)
+
+
+def test_an_error_of_the_library_names_options(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    for name, size in (("a", 8), ("b", 16)):
+        pillow.new("L", (size, size)).save(tmp_path / f"{name}.png")
+    result = dcs("fit", str(tmp_path), "--out", str(tmp_path.parent / "run"))
+    assert result.returncode == 1
+    assert "--mixed resize" in result.stderr
+    assert "mixed=" not in result.stderr

@@ -1,5 +1,7 @@
 """The `dcs` command."""
 
+import re
+import shlex
 import sys
 import warnings
 from typing import Annotated
@@ -34,11 +36,19 @@ app.add_typer(datasets.app, name="datasets")
 
 def main() -> None:
     """Run the command; what a user can mend is one line on stderr and exit code 1."""
-    warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {_as_options(str(message))}\n"
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:
-        sys.exit(f"dcs: {error}")
+        sys.exit(f"dcs: {_as_options(str(error))}")
+
+
+def _as_options(text: str) -> str:
+    """Advice on arguments in Python, as options: mixed="crop" becomes --mixed crop."""
+    text = text.replace("label=False", "--label none").replace("label=...", "--label")
+    return re.sub(
+        r"""\b(mixed|label)=(["'])(.*?)\2""", lambda found: f"--{found[1]} {shlex.quote(found[3])}", text
+    )
 
 
 def _version(wanted: bool) -> None:

@@ -30,6 +30,7 @@ from dcs.cli._data import (
     load_data,
     trained_on,
 )
+from dcs.cli._output import check_output, is_within, write, write_npy, write_png
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,7 +125,7 @@ def fit(
 
     if resume and overwrite:
         raise ValueError("--resume goes on with a run and --overwrite removes it: give one of them")
-    if _is_within(out, data):
+    if is_within(out, data):
         raise ValueError(f"{out} is in the folder of the data: name another")
     stored = out / "config.json"
     given = _read_settings(stored) if resume and stored.is_file() else {}
@@ -232,8 +233,8 @@ def embed(
     import dcs
 
     index = out.with_suffix(".csv")
-    _check_output(out, ".npy", overwrite, data)
-    _check_output(index, ".csv", overwrite, data)
+    check_output(out, ".npy", overwrite, data)
+    check_output(index, ".csv", overwrite, data)
     encoder = dcs.load(run)
     reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))
     loaded = load_data(data, root, noise, data_seed, label, reading, encoder.shape_)
@@ -249,8 +250,8 @@ def embed(
             begin = [] if split.starts is None else [round(int(split.starts[number]) / (loaded.rate or 1), 4)]
             table.writerow([sum(map(len, features[:-1])) + number, name, source, *begin])
     rows = np.concatenate(features)
-    _write_npy(out, rows)
-    _write(index, text.getvalue().encode())
+    write_npy(out, rows)
+    write(index, text.getvalue().encode())
     typer.echo(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} features; {index} says which is which")
 
 
@@ -283,10 +284,10 @@ def denoise(
 
     as_array = out.suffix.lower() == ".npy"
     if as_array:
-        _check_output(out, ".npy", overwrite, data)
+        check_output(out, ".npy", overwrite, data)
     elif is_sound(out):
-        _check_output(out, out.suffix.lower(), overwrite, data)
-    elif _is_within(out, data):
+        check_output(out, out.suffix.lower(), overwrite, data)
+    elif is_within(out, data):
         raise ValueError(f"{out} is where the data is: name another folder")
     elif out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file: name a folder, or a .npy file")
@@ -304,7 +305,7 @@ def denoise(
     parts = _parts(loaded, part)
     if as_array:
         denoised = np.concatenate([encoder.denoise(split) for _, split in parts])
-        _write_npy(out, denoised)
+        write_npy(out, denoised)
         typer.echo(f"{out}: {denoised.shape}")
         return
     names = [name for _, split in parts for name in split.names]
@@ -325,7 +326,7 @@ def denoise(
                     f"{data} has pixels outside 0 to 1, which PNG files cannot hold: write to a .npy"
                 )
             for row, image in zip(rows, encoder.denoise(noisy), strict=True):
-                _write_png(out / targets[split.names[row]], image)
+                write_png(out / targets[split.names[row]], image)
                 count += 1
     typer.echo(f"{out}: {count} images")
 
@@ -419,52 +420,3 @@ def _rows(x: "Tensor | Samples", rows: range) -> "Tensor":
 def _absolute(data: str) -> str:
     path = Path(data).expanduser()
     return str(path.absolute()) if path.exists() else data
-
-
-def _is_within(path: Path, data: str) -> bool:
-    """Whether writing there would change the data."""
-    source = Path(data).expanduser().resolve()
-    return source.exists() and (path.resolve() == source or source in path.resolve().parents)
-
-
-def _check_output(path: Path, suffix: str, overwrite: bool, data: str) -> None:
-    if path.suffix.lower() != suffix:
-        raise ValueError(f"out must end in {suffix}, got {path}")
-    if _is_within(path, data):
-        raise ValueError(f"{path} is the data itself, or in its folder: name another file")
-    if path.exists() and not overwrite:
-        raise ValueError(f"{path} is there already: name another file, or pass --overwrite")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"the folder of {path} does not exist: make it first")
-
-
-def _write(path: Path, content: bytes) -> None:
-    from dcs.training.checkpoint import write_atomically
-
-    write_atomically(path, content)
-
-
-def _write_npy(path: Path, array: Any) -> None:
-    import io
-
-    import numpy as np
-
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    _write(path, buffer.getvalue())
-
-
-def _write_png(path: Path, image: Any) -> None:
-    """8 bits a pixel, cut off at 0 and 1."""
-    import io
-
-    import numpy as np
-
-    from dcs._optional import require
-
-    pillow = require("PIL.Image", "images", "writing images")
-    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
-    buffer = io.BytesIO()
-    pillow.fromarray(np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels).save(buffer, "PNG")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, buffer.getvalue())

@@ -24,7 +24,8 @@ from dcs.cli._data import (
     SkipBad,
     load_data,
 )
-from dcs.cli.fit import Domain, _check_output, _write
+from dcs.cli._output import check_output, write
+from dcs.cli.fit import Domain
 
 if TYPE_CHECKING:
     from dcs.data import Dataset
@@ -63,7 +64,7 @@ def inspect(
     from dcs.inspection import inspect as look
 
     if out is not None:
-        _check_output(out, ".html", overwrite, data)
+        check_output(out, ".html", overwrite, data)
     reading = Reading(mixed, size, rate, hop, skip_bad)
     loaded = load_data(data, root, noise, data_seed, label, reading, resident=None if noise else False)
     if domain is not None and loaded.rate is None:
@@ -131,7 +132,7 @@ def _write_page(
     content = render(found, data, command, f" of dcs-learn {__version__}")
     if out is None:
         out = Path(tempfile.mkdtemp(prefix="dcs-inspect-")) / "inspect.html"
-    _write(out, content)
+    write(out, content)
     if open_page and not webbrowser.open(out.absolute().as_uri()):
         typer.echo(f"dcs: no browser was found: open {out} yourself", err=True)
     return str(out)

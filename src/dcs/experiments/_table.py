@@ -328,7 +328,9 @@ def _remarks(table: Table) -> dict[Column, str]:
             text += f", the smaller network of the preset {column.scale}"
         best, second = (next((c for c in cells.values() if c.rank == rank), None) for rank in (1, 2))
         if best is not None and second is not None:
-            text += f"; {best.row} is {best.mean - second.mean:.2f} ahead of {second.row}"
+            ahead = f"{best.mean - second.mean:.2f}"
+            text += f"; {best.row} is "
+            text += f"level with {second.row}" if ahead == "0.00" else f"{ahead} ahead of {second.row}"
             if min(len(best.scores), len(second.scores)) > 1:
                 p = float(ttest_ind(best.scores, second.scores, equal_var=False).pvalue)
                 text += f" (Welch test: p = {p:.2g})"

@@ -25,8 +25,8 @@ _HEADINGS = {
     ),
     "denoising": (
         "Denoising",
-        "Some samples as they are, and what the network makes of them. Move the slider: a good network takes "
-        "the noise away and keeps the shapes; a bad one blurs, or shows the same for all.",
+        "Some samples as they are, and what the network makes of them. A good network takes the noise away "
+        "and keeps the shapes; a bad one blurs, or shows the same for all.",
     ),
     "map": (
         "Map of the features",
