@@ -235,6 +235,7 @@ def table(arguments: argparse.Namespace) -> None:
             if compared[name, sigma]:
                 print(f"- σ = {sigma}: " + "; ".join(map(str, dict.fromkeys(compared[name, sigma]))))
     summarise(compared)
+    against_each(cells)
 
 
 def summarise(compared: dict[tuple[str, float], list[Comparison]]) -> None:
@@ -248,6 +249,25 @@ def summarise(compared: dict[tuple[str, float], list[Comparison]]) -> None:
             f"cells, not significantly different in {len(found) - len(clear)}, significantly behind in "
             f"{len(clear) - ahead}."
         )
+
+
+def against_each(cells: dict[tuple[str, float, str], Cell]) -> None:
+    """Say in how many cells dcs is ahead of each rival, and by how much on average."""
+    print("\nσ >= 0.3, dcs against each, over the cells:\n")
+    for rival in (m for m in TABLE if m != "dcs"):
+        differences = [
+            mean_accuracy(cells[name, sigma, "dcs"]) - mean_accuracy(cells[name, sigma, rival])
+            for name, sigma in sorted({(name, sigma) for name, sigma, _ in cells if sigma >= 0.3})
+            if cells[name, sigma, "dcs"] and cells[name, sigma, rival]
+        ]
+        if differences:
+            ahead, mean = sum(d > 0 for d in differences), sum(differences) / len(differences)
+            print(f"- {rival}: ahead in {ahead} of {len(differences)}, on average by {mean:+.2f} points")
+
+
+def mean_accuracy(found: Cell) -> float:
+    """Mean over the seeds."""
+    return sum(line["accuracy"] for line in found.values()) / len(found)
 
 
 def describe(found: Cell) -> str:
@@ -266,8 +286,7 @@ def compare(found: dict[str, Cell], left_out: tuple[str, ...] = ()) -> Compariso
     others = [m for m in TABLE if m in found and m not in (*KNOWS_MORE, *left_out, "dcs")]
     if "dcs" not in found or not others:
         return None
-    means = {m: sum(line["accuracy"] for line in found[m].values()) / len(found[m]) for m in others}
-    best = max(others, key=lambda m: means[m])
+    best = max(others, key=lambda m: mean_accuracy(found[m]))
     seeds = sorted(set(found["dcs"]) & set(found[best]))
     if len(seeds) < 2:
         return None
