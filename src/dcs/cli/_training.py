@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from dcs.data import Dataset, LogMel, Samples
-from dcs.objectives import ChosenViews, SelfSupervised
+from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
@@ -112,10 +112,7 @@ def train_run(
         finally:
             leave()
         learned["scale"] = prediction_scale(network, objective, x, lengths=lengths)
-        learned["made_of"] = repr(objective)
-        # Heads of self-supervised objectives serve training alone.
-        own = None if isinstance(objective, SelfSupervised) else objective.state_dict()
-        run.finish(network.state_dict(), own, **learned)
+        run.finish_training(network, objective, **learned)
     last, views = history[-1] if history else {}, getattr(objective, "masker", None)
     return {
         "run": str(out),
@@ -123,7 +120,7 @@ def train_run(
         "epochs": int(last.get("epoch", -1)) + 1,
         "loss": last.get("loss"),
         "validation_loss": last.get("validation_loss"),
-        "made_of": learned["made_of"],
+        "made_of": repr(objective),
         "views": views.describe() if isinstance(views, ChosenViews) else None,
     }
 

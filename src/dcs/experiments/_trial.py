@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
 from dcs._saved import restore
-from dcs.training.run import METRICS, MODEL
+from dcs.training.run import METRICS, MODEL, OBJECTIVE
 
 BOTH = "both"  # the variant of a method that is the same in both
 
@@ -116,9 +116,11 @@ def train_once(
     with training.Run(out / trial.name, described, resume=True) as kept:
         if kept.finished:
             restore(network, kept.folder / MODEL, {})
+            if (kept.folder / OBJECTIVE).exists():
+                restore(objective, kept.folder / OBJECTIVE, {})
         else:
             training.train(network, objective, x, config, recorder=kept, **options)
-            kept.finish(network.state_dict())
+            kept.finish_training(network, objective, own=trial.method == config.objective)
         took = _step_seconds(kept.folder / METRICS, config.batch_size)
     return {**described["training"], "made_of": repr(objective)}, took
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from dcs.noise import GaussianSplit
 from dcs.objectives import ChosenViews, Objective
+from dcs.training.run import OBJECTIVE
 
 _MADE = re.compile(r"\b(ChosenViews|GaussianSplit)\((?:sigma=([^,)]*))?")
 
@@ -37,6 +38,8 @@ def views_of(config: dict[str, Any], objective: Objective | None) -> Views | Non
     masker = getattr(objective, "masker", None)
     if not isinstance(masker, GaussianSplit):
         return None if objective is None or masker is None else Views(split=False)
+    if isinstance(masker, ChosenViews) and OBJECTIVE not in config.get("sha256", {}):
+        return None  # what was chosen was not kept
     sigma = float(masker.sigma) if masker.sigma.numel() == 1 else 1.0
     return _views(sigma, chosen=isinstance(masker, ChosenViews))
 

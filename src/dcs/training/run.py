@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from torch import nn
 
 import dcs
+from dcs.objectives import Objective, SelfSupervised
 from dcs.training import checkpoint
 from dcs.training.checkpoint import write_atomically
 from dcs.training.config import differences, read_config
@@ -207,6 +209,22 @@ class Run:
             for name, content in files.items():
                 write_atomically(self.folder / name, content)
             shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
+
+    def finish_training(
+        self, network: nn.Module, objective: Objective, *, own: bool = True, **learned: Any
+    ) -> None:
+        """Write what training has left: the network, and what the objective was made of.
+
+        Args:
+            network: Trained.
+            objective: What it was trained with.
+            own: Whether what the objective itself has learned is kept: not of one that the settings do not
+                name, which nobody could restore.
+            **learned: See `finish`.
+        """
+        # Heads of self-supervised objectives serve training alone.
+        kept = objective.state_dict() if own and not isinstance(objective, SelfSupervised) else None
+        self.finish(network.state_dict(), kept, made_of=repr(objective), **learned)
 
     def _claim(self) -> None:
         """Take the directory, or say why not."""
