@@ -28,8 +28,9 @@ from dcs.report._curves import _thinned
 from dcs.report._html import embed_json, join, tag
 from dcs.report._pictures import Painter, find_painter
 from dcs.report._samples import STRIP, shortened
-from dcs.report._words import ROWS, describe_objective
-from dcs.training import RunError
+from dcs.report._views import Views
+from dcs.report._words import ROWS, WORDS, describe_objective
+from dcs.training import RunError, checkpoint
 from test_cli_fit import QUICK, inside
 
 pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")  # so few steps
@@ -103,7 +104,7 @@ def test_the_page_says_what_the_run_was(page, run):
 def test_each_heading_is_followed_by_what_it_shows(page):
     names = [name for name, _ in page.tags if name in ("section", "h2", "p", "div", "table", "article")]
     sections = [i for i, name in enumerate(names) if name == "section"]
-    assert len(sections) == 5
+    assert len(sections) == 6
     assert all(names[i + 1 : i + 3] == ["h2", "p"] for i in sections)
 
 
@@ -114,7 +115,7 @@ def test_the_curves_are_the_metrics(page, run):
         assert lines[name] == pytest.approx([line[name] for line in metrics], rel=1e-5)
     assert lines["epoch"] == [1, 2, 3, 4]
     titles = [chart["title"] for chart in page.data["charts"]]
-    assert titles[:3] == ["Loss", "Learning rate", "Expected cosine k"]
+    assert titles[:3] == ["Loss", "Learning rate", "Signal left under the noise (k)"]
     assert {"Signal-to-noise ratio", "Spread of the features (collapse)"} <= set(titles)
     assert "digits: all metrics" in page.words
 
@@ -268,7 +269,7 @@ def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
     gone = inside("report", out, "--map", "pca")
     assert gone.returncode == 0
     assert "The data of this run could not be read" in gone.stderr
-    assert "Say where it is with --data" in Page(out / "report.html").words
+    assert f"say where it is now: dcs report {out} --data PLACE" in Page(out / "report.html").words
     (tmp_path / "y.txt").write_text("".join(f"kind {i % 3}\n" for i in range(80)))
     named = inside(
         *(
@@ -286,11 +287,12 @@ def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
     assert named.returncode == 0, named.stderr
     described = json.loads(named.stdout)
     assert described["runs"][0]["points"] == 80
+    assert described["runs"][0]["note"] is None  # it is the same data
     assert described["bytes"] == Path(described["path"]).stat().st_size
     shown = Page(out / "report.html").data["runs"][0]["map"]
     assert shown["classes"] == ["kind 0", "kind 1", "kind 2"]
     assert shown["labels"] == [i % 3 for i in range(80)]
-    assert shown["about_snr"] == "as dCS estimates it"
+    assert shown["about_snr"].startswith("as dCS estimates it")
     wrong = inside("report", out, "--data", tmp_path / "nowhere.npy")
     assert wrong.returncode == 1
     assert "nowhere.npy" in wrong.stderr
@@ -305,6 +307,7 @@ def test_a_saved_encoder_has_a_page_too(tmp_path):
     np.save(tmp_path / "x.npy", x)
     written = report.write(tmp_path / "saved", data=tmp_path / "x.npy", map="pca")
     assert written.runs[0]["points"] == 100
+    assert "whether it was trained on them is not known" in written.runs[0]["note"]
 
 
 def test_of_more_samples_a_fixed_choice_is_shown_and_nothing_else_is_read(run, tmp_path, monkeypatch):
@@ -388,7 +391,7 @@ def words_of(folder, **options):
     return Page(report.write(folder, **{"map": "pca", "points": 20, **options}).path).words
 
 
-SPLIT, MASKED = "noise is added in two ways", "some entries of each sample are hidden, and"
+SPLIT, MASKED = "sample is made into two noisier versions, so", "some values of each sample are hidden, and"
 
 
 @pytest.mark.parametrize(
@@ -403,13 +406,12 @@ SPLIT, MASKED = "noise is added in two ways", "some entries of each sample are h
 def test_what_was_made_of_samples_is_what_is_said(run, tmp_path, made_of, said):
     words = words_of(changed(run, tmp_path / "run", made_of=made_of))
     assert [text for text in (SPLIT, MASKED) if text in words] == [said]
-    assert ("noise of deviation 0.312 was found, equally strong everywhere" in words) == (
-        "0.31234" in made_of
-    )
+    found = "noise of standard deviation 0.312, equally strong everywhere, was found in the data"
+    assert (found in words) == ("0.31234" in made_of)
     # k is that of the view that is compared with, which has more noise than the sample.
-    assert ("What predictions are compared with, to which noise was added, has a cosine" in words) == (
-        said == SPLIT
-    )
+    k = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["k"]
+    where = "the noisier versions that were made of samples" if said == SPLIT else "the samples"
+    assert f"In {where}, k is about {k:.2f} (1: no noise" in words
 
 
 def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
@@ -429,7 +431,9 @@ def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
 @pytest.mark.parametrize(
     ("spread", "epochs", "samples", "finished", "said"),
     [
-        (0.0201, 4, 1_000_000, True, "0.0201 (0: all alike, 1: everywhere): they tell samples apart"),
+        (0.0401, 4, 1_000_000, True, "0.0401 (0: all alike, 1: everywhere): they tell samples apart"),
+        (0.0223, 4, 1_000_000, True, "they hardly tell samples apart; below 0.02 they are all alike"),
+        (0.0223, 4, 1_200, True, "they hardly tell samples apart yet; below 0.02 they are all alike"),
         (0.0199, 4, 1_000_000, True, "0.0199 (0: all alike, 1: everywhere): below 0.02 they have collapsed"),
         (0.0199, 4, 1_200, True, "they are not spread out yet"),
         (0.0199, 4, 1_000_000, False, "they are not spread out yet"),
@@ -463,6 +467,8 @@ def test_damaged_lines_are_named_and_cost_nothing_else(run, tmp_path):
     assert page.words.count("is damaged") == 1  # the last line was just being written
     assert page.data["runs"][0]["lines"]["epoch"] == [1, 2, 3, 4]
     assert page.data["runs"][0]["lines"]["loss"][1] is None
+    assert len(page.data["runs"][0]["map"]["x"]) == 597  # the network is whole
+    assert len(page.data["runs"][0]["strips"]["names"]) == STRIP
     assert page.data["runs"][0]["lines"]["loss"][3] == pytest.approx(json.loads(lines[3])["loss"], rel=1e-5)
     (folder / "metrics.jsonl").write_bytes(lines[0] + lines[1][:30] + b"\n")
     assert "line 2, is damaged" in words_of(folder)
@@ -480,7 +486,10 @@ def test_the_command_that_goes_on_works(tmp_path):
     lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
     (out / "metrics.jsonl").write_text("".join(lines[:2]))
     words = words_of(out)
-    command = re.search(r"2 of 4 epochs are there\. (dcs fit .*?) goes on", words)[1]
+    going_on = (
+        r"2 of 4 epochs are there\. If it was stopped, (dcs fit .*?) begins anew, as there is no checkpoint"
+    )
+    command = re.search(going_on, words)[1]
     went_on = inside(*shlex.split(command)[1:])
     assert went_on.returncode == 0, went_on.stderr
     again = json.loads((out / "config.json").read_text())
@@ -576,6 +585,7 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
     assert "this page shows digits-0.3-dcs-default-train128-1epochs-0" in page.words
     assert len(page.data["runs"][0]["map"]["x"]) == 597
     assert f"Every trial ({len(lines)})" in page.words
+    assert "Expt0: MNIST with Gaussian noise, here on digits. Linear evaluation" in page.words
     renamed = tmp_path / "mnist"  # as if it had been the paper's data
     renamed.mkdir()
     with (renamed / "results.jsonl").open("w") as file:
@@ -585,6 +595,7 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
         mean, deviation = experiments.published("expt0", "mnist", 0.3, method, "linear")
         assert f"{mean:.2f} ± {deviation:.2f}" in page.words
     assert "It has no training to show yet" in page.words
+    assert "Expt0: MNIST with Gaussian noise. Linear evaluation" in page.words
 
 
 def test_a_training_of_an_experiment_knows_its_trial(experiment):
@@ -592,6 +603,90 @@ def test_a_training_of_an_experiment_knows_its_trial(experiment):
     page = Page(report.write(one, map="pca").path)
     assert "Every trial (1)" in page.words
     assert page.data["runs"][0]["strips"]["rows"] == ["noisy", "denoised", "clean"]
+
+
+def test_what_an_experiment_made_of_samples_is_kept(experiment, tmp_path):
+    one = experiment / "runs" / "digits-0.3-dcs-default-train128-1epochs-0"
+    made_of = json.loads((one / "config.json").read_text())["made_of"]
+    assert "ChosenViews(sigma=0.3" in made_of
+    assert SPLIT in words_of(one)
+    masker = dcs.load(one).objective_.masker
+    assert masker.splits
+    lines = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
+    wanted = {experiments.key_of(line): line["settings"]["training"].get("made_of") for line in lines}
+    (experiment / "results.jsonl").rename(tmp_path / "results.jsonl")
+    try:  # what is trained already is read: the results are the same
+        experiments.carry_out(list(wanted), experiment)
+        again = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
+    finally:
+        (tmp_path / "results.jsonl").replace(experiment / "results.jsonl")
+    found = {experiments.key_of(line): line["settings"]["training"].get("made_of") for line in again}
+    named = [key for key in wanted if key.method in ("mse", "dcs")]
+    assert [found[key] for key in named] == [wanted[key] for key in named]
+    for folder in (experiment / "runs").iterdir():  # also the oracle, which no settings can name
+        assert dcs.load(folder).shape_ == (8, 8)
+    shutil.copytree(one, tmp_path / "old")  # as written before views were kept
+    (tmp_path / "old" / "objective.safetensors").unlink()
+    config = json.loads((one / "config.json").read_text())
+    del config["made_of"], config["sha256"]["objective.safetensors"]
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    words = words_of(tmp_path / "old")
+    assert SPLIT not in words
+    assert MASKED not in words
+    assert "of each sample two versions are made" in words
+
+
+def test_other_data_than_that_of_the_training_is_said(run, tmp_path):
+    x = data.load("digits").train.x.numpy()
+    np.save(tmp_path / "other.npy", x[:50])
+    written = report.write(run, tmp_path / "a.html", data=tmp_path / "other.npy", map="pca")
+    said = f"Shown are samples of {tmp_path / 'other.npy'}, which are not those that it was trained on."
+    assert written.runs[0]["note"] == said
+    page = Page(written.path)
+    assert page.words.count(said) == 2  # of the samples, and of the map
+    assert len(page.data["runs"][0]["map"]["x"]) == 50
+    np.save(tmp_path / "same.npy", x)
+    same = report.write(run, tmp_path / "a.html", data=tmp_path / "same.npy", map="pca")
+    assert same.runs[0]["note"] is None
+
+
+def test_a_run_that_is_named_twice_is_shown_once(run, tmp_path):
+    written = report.write([run, run.parent / "." / run.name, str(run)], tmp_path / "a.html", map="pca")
+    assert [one["name"] for one in written.runs] == ["digits"]
+
+
+def test_a_stopped_run_goes_on_from_its_checkpoint(run, tmp_path):
+    folder = changed(run, tmp_path / "half", files={"model.safetensors": None, "objective.safetensors": None})
+    as_before_its_end(folder)
+    words = words_of(folder)
+    assert "begins anew, as there is no checkpoint yet" in words
+    assert "only checkpoints" not in words
+    checkpoint.save(mkdir(folder / "checkpoint"), 3, {}, {}, keep=1)
+    words = words_of(folder)
+    assert "--data-seed=3 goes on." in words
+    assert words.count("The run has no network yet, only checkpoints to go on from") == 2
+    (folder / "metrics.jsonl").unlink()
+    assert "No epoch is finished yet. If it was stopped, dcs fit digits" in words_of(folder)
+
+
+def mkdir(folder):
+    folder.mkdir()
+    return folder
+
+
+def test_words_are_explained_and_plain(page):
+    assert all(f"{word} {text}" in page.words for word, text in WORDS.items())
+    for hard in ("common factor", "train_accuracy", "expected cosine k", "the floor"):
+        assert hard not in page.words + str(page.data["charts"])
+    assert "on the samples the classifier learnt from, %: " in page.words
+
+
+def test_noise_in_normalised_images_is_said_to_be_there():
+    split = Views(split=True, sigma=0.441)
+    assert describe_objective("dcs", split).endswith("was found in the data")
+    assert describe_objective("simsiam-dcs", split).endswith(
+        "in the images after their colours were normalised"
+    )
 
 
 def test_recordings_can_be_seen_and_heard(tmp_path):
@@ -660,6 +755,7 @@ def test_open_shows_the_page(run, tmp_path):
         ({"out": 3}, TypeError, "out must be a path"),
         ({"out": "."}, ValueError, "out must be a file"),
         ({"out": "nowhere/a.html"}, ValueError, "does not exist"),
+        ({"out": "page.txt"}, ValueError, "page.txt is no name for a page: let it end in .html"),
         ({"data": 3}, TypeError, "data must be a path"),
         ({"labels": 3}, TypeError, "labels must be a path"),
         ({"labels": "missing.npy"}, OSError, "missing.npy"),
@@ -759,6 +855,18 @@ def test_profiles_are_bars_from_zero():
     assert bars[: height // 2, 0].all()
     assert bars[height // 2 :, 1].all()
     assert Painter("profile", 0, 1).paint(torch.rand(2, 500), 32).shape == (2, 32, 48)
+
+
+def test_profiles_far_from_zero_are_bars_from_their_middle():
+    waves = 5 * torch.sin(torch.arange(48) / 4).expand(20, -1) + 0.1 * torch.randn(
+        20, 48, generator=torch.Generator().manual_seed(0)
+    )
+    for offset in (293, -293):
+        painter = find_painter(data.Split(waves + offset), None, None)
+        assert painter.base == pytest.approx(offset, abs=1)
+        white = (painter.paint(waves + offset, 32) > 0).mean()
+        assert 0.2 < white < 0.5  # and neither a block nor a thread
+    assert find_painter(data.Split(waves + 3), None, None).base == 0
 
 
 def test_what_is_black_and_white_follows_the_data():

@@ -491,6 +491,18 @@ def load(
     Raises:
         RunError: A file is missing, damaged or of another kind; the message says which and what to do.
     """
+    encoder = load_without_history(path, network, objective)
+    encoder.history_ = read_history(Path(path).expanduser() / METRICS)
+    encoder.n_iter_ = len(encoder.history_)
+    return encoder
+
+
+def load_without_history(
+    path: str | os.PathLike[str],
+    network: nn.Module | Callable[..., nn.Module] | None = None,
+    objective: objectives.Objective | None = None,
+) -> DenoisingEncoder:
+    """As `load`, but for what was measured in training, which may be damaged where the network is not."""
     folder = Path(path).expanduser()
     about = read_description(folder, DenoisingEncoder._get_param_names())
     if network is None and about.left_out & {"network", "network_options"}:
@@ -522,8 +534,7 @@ def load(
     encoder._scale_free = isinstance(encoder.objective_, SCALE_FREE) if known else about.scale_free
     encoder.scale_ = about.scale if encoder._scale_free else 1.0
     encoder.largest_ = about.largest
-    encoder.history_ = read_history(folder / METRICS)
-    encoder.shape_, encoder.n_iter_ = about.shape, len(encoder.history_)
+    encoder.shape_ = about.shape
     encoder.n_features_in_ = math.prod(about.shape)
     if about.feature_names:
         encoder.feature_names_in_ = np.array(about.feature_names, dtype=object)

@@ -1,5 +1,6 @@
 """The report page in a real browser: `make test-browser` installs what that needs, and runs this."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import dcs.report
 
@@ -120,6 +122,7 @@ def test_pointing_at_a_curve_reads_its_values(show, report):
     page = show(report)
     chart = page.locator(".chart").first
     losses = page.evaluate("page.runs[0].lines.loss")
+    chart.scroll_into_view_if_needed()
     box = chart.locator("svg").first.bounding_box()
     page.mouse.move(box["x"] + 53, box["y"] + 60)
     assert f"Epoch 1: training {losses[0]:.4g}" in chart.locator(".reading").inner_text()
@@ -145,6 +148,34 @@ def test_the_axis_of_a_share_that_is_always_zero_begins_there(runs, show, tmp_pa
     assert all(float(level) >= 0 for level in levels)
 
 
+def test_levels_of_a_chart_are_whole_and_differ(runs, show, tmp_path):
+    odd = tmp_path / "odd"
+    shutil.copytree(runs / "dcs", odd)
+    losses = {"loss": (-1.23456e-7, 1.2e-9), "k": (0.9000123, 0.9000129)}
+    lines = [{"epoch": e, **{name: ends[e] for name, ends in losses.items()}} for e in (0, 1)]
+    (odd / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = show(dcs.report.write(odd, map="pca", points=20).path)
+    for title in ("Loss", "Signal left"):
+        chart = page.locator(".chart", has_text=title).first
+        levels = chart.locator("svg text[text-anchor=end]")
+        texts = levels.all_text_contents()
+        assert len(set(texts)) == len(texts) >= 3
+        left = chart.locator("svg").first.bounding_box()["x"]
+        assert all(level.bounding_box()["x"] >= left for level in levels.all())
+
+
+def drawn(page, row):
+    """What the first tile shows if it is wholly one of the rows of the strips: 0 noisy, 1 denoised."""
+    return page.evaluate(
+        """row => { const { strips } = page.runs[0], pictures = new Pictures(strips.sheets);
+        const wipe = document.querySelector(".tiles .wipe");
+        const canvas = element("canvas", { width: wipe.width, height: wipe.height });
+        return pictures.ready.then(() => { pictures.draw(canvas.getContext("2d"), row * strips.names.length);
+        return canvas.toDataURL(); }); }""",
+        row,
+    )
+
+
 def test_the_slider_goes_from_noisy_to_denoised(show, report):
     page = show(report)
     slider, tile = page.get_by_role("slider", name="Where the line"), page.locator(".tiles .wipe").first
@@ -152,10 +183,14 @@ def test_the_slider_goes_from_noisy_to_denoised(show, report):
     slider.focus()
     page.keyboard.press("Home")
     assert slider.input_value() == "0"
-    denoised = pixels(page, ".tiles .wipe")
-    page.keyboard.press("End")
     noisy = pixels(page, ".tiles .wipe")
+    page.keyboard.press("End")
+    denoised = pixels(page, ".tiles .wipe")
     assert len({before, denoised, noisy}) == 3
+    assert noisy == drawn(page, 0)
+    assert denoised == drawn(page, 1)  # at the end of that name
+    ends = page.locator(".slider span").all_inner_texts()
+    assert ends == ["noisy", "denoised"]
     page.keyboard.press("ArrowLeft")
     assert slider.input_value() == "99"
     tile.scroll_into_view_if_needed()
@@ -165,6 +200,21 @@ def test_the_slider_goes_from_noisy_to_denoised(show, report):
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 20, steps=4)
     page.mouse.up()
     assert abs(int(slider.input_value()) - 25) <= 2
+
+
+def test_the_line_is_seen_in_every_picture(show, tmp_path):
+    """Also where a canvas is shown smaller than it is, and its columns are left out."""
+    x = np.random.default_rng(0).uniform(size=(24, 64, 64)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    fit(tmp_path / "x.npy", "--objective", "mse", "--out", tmp_path / "run", "--epochs", 1, *QUICK)
+    page = show(dcs.report.write(tmp_path / "run", map="pca").path)
+    tiles = page.locator(".tiles .wipe")
+    tiles.first.scroll_into_view_if_needed()
+    for number in range(12):
+        picture = Image.open(io.BytesIO(tiles.nth(number).screenshot())).convert("RGB")
+        colours = np.asarray(picture).astype(int)
+        orange = (np.abs(colours - [255, 140, 26]).max(-1) < 60).mean(0)  # of each column
+        assert orange.max() > 0.8
 
 
 def test_pointing_at_the_map_shows_the_sample(show, report):
@@ -185,8 +235,41 @@ def test_pointing_at_the_map_shows_the_sample(show, report):
     )
     assert pixels(page, ".tip canvas") == expected
     keep(page, "hover", full_page=False)
+    assert f"row {point}, label" in page.locator("#map .reading").inner_text()
     page.mouse.move(5, 5)
     assert not tip.is_visible()
+    assert page.locator("#map .reading").inner_text().startswith("Point at a sample")
+
+
+def test_the_first_tap_shows_the_sample(show, report):
+    page = show(report, PHONE, has_touch=True, is_mobile=True)
+    page.locator(".plot > canvas").scroll_into_view_if_needed()
+    point = page.evaluate("maps[0].data.x.indexOf(0)")
+    page.touchscreen.tap(*place(page, point))
+    assert page.locator(".tip").is_visible()
+    assert f"row {point}\n" in page.locator(".tip").inner_text() + "\n"
+
+
+def test_a_colour_is_pressed_and_released(show, runs, tmp_path):
+    both = dcs.report.write([runs / "dcs", runs / "mse"], tmp_path / "both.html", map="pca").path
+    page = show(both)
+    here, there = (page.locator(".legend").nth(number).get_by_role("button").nth(3) for number in (0, 1))
+    others = page.locator(".legend button[aria-pressed=true]")
+    here.click()
+    assert here.get_attribute("aria-pressed") == there.get_attribute("aria-pressed") == "true"
+    assert others.count() == 2
+    here.click()
+    assert page.evaluate("maps.map((map) => map.chosen)") == [None, None]
+    assert others.count() == 0
+    assert page.locator(".found").count() == 0
+    here.click()
+    there.click()  # on the other map, what is chosen is the same
+    assert page.evaluate("maps[0].chosen") is None
+    assert page.locator(".found").count() == 0
+    here.click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("maps[0].chosen") is None
+    assert others.count() == 0
 
 
 def test_a_lasso_lists_what_is_in_it(show, report):
@@ -389,6 +472,17 @@ def test_hostile_names_are_text(show, tmp_path):
         page.locator(".legend button").nth(number).click()
         page.locator(".found button").first.click()
         assert f"label {texts[number]}" in page.locator(".tip").text_content()
+    page.locator(".legend button").nth(texts.index(HOSTILE[-1])).click()
+    page.locator(".found button").first.click()
+    heights = [count.bounding_box()["height"] for count in page.locator(".legend .count").all()]
+    assert max(heights) < 1.5 * min(heights)  # in one line
+    for selector in (".tip p", ".found span", ".tiles figcaption div"):
+        cut = page.locator(selector).evaluate_all(
+            """all => all.filter((node) => node.scrollHeight > node.clientHeight + 2)
+            .map((node) => getComputedStyle(node).webkitLineClamp)"""
+        )
+        assert cut
+        assert "none" not in cut  # what is cut ends in …
     assert page.locator("img, b").count() == 0
     assert page.locator("script").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -56,7 +56,7 @@ Hop = Annotated[
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be used.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 
 
 def load_data(

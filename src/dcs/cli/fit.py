@@ -194,7 +194,8 @@ def fit(
         typer.echo(f"{out} is finished: there is nothing to resume")
     else:
         loss = "" if result["loss"] is None else f", loss {result['loss']:.4f}"
-        typer.echo(f"{out} is finished after {result['epochs']} epochs{loss}")
+        plural = "" if result["epochs"] == 1 else "s"
+        typer.echo(f"{out} is finished after {result['epochs']} epoch{plural}{loss}")
         if result["views"] is not None:
             typer.echo(result["views"])
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}

@@ -34,7 +34,7 @@ def report(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The HTML file.  [default: report.html in the first RUN]")
+        Path | None, typer.Option(help="The .html file to write.  [default: report.html in the first RUN]")
     ] = None,
     data: Annotated[
         str | None,
@@ -46,18 +46,26 @@ def report(
     ] = None,
     root: Root = None,
     part: Annotated[
-        Part | None, typer.Option(help="Which samples are shown.  [default: test, if there is one]")
+        Part | None, typer.Option(help="Which samples to show.  [default: test, if there is one]")
     ] = None,
     map_: Annotated[
-        Map | None, typer.Option("--map", help="Layout of the features.  [default: umap, if it is installed]")
+        Map | None,
+        typer.Option("--map", help="How to lay out the features.  [default: umap, if it is installed]"),
     ] = None,
-    points: Annotated[int, typer.Option(min=1, help="Of the map, at most: of more samples, some.")] = 10_000,
+    points: Annotated[
+        int, typer.Option(min=1, help="How many samples the map shows at most; of more, so many are chosen.")
+    ] = 10_000,
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="How many.  [default: as many as classes, or 10]")
+        int | None, typer.Option(min=1, help="How many groups to find.  [default: as many as classes, or 10]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the choice of points, the map and the clusters.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the choice of samples, the map and the groups.")
+    ] = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write over a file that is no report; a report always is.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a file that is no report, too; a report is replaced without."
+        ),
     ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,

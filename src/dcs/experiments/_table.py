@@ -295,15 +295,16 @@ def as_csv(found: Iterable[Table]) -> str:
 
 def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
     """Write table.md, table.csv and table.tex into a directory."""
-    titles = dict.fromkeys(table.experiment for table in found)
+    names = dict.fromkeys(table.experiment for table in found)
+    groups = [[table for table in found if table.experiment == name] for name in names]
     pages = [
         "\n".join(
             [
-                f"## {EXPERIMENTS[experiment].title}\n",
-                *(as_markdown(table) for table in found if table.experiment == experiment),
+                f"## {experiment_title(own)}\n",
+                *map(as_markdown, own),
             ]
         )
-        for experiment in titles
+        for own in groups
     ]
     contents = {
         "table.md": "\n".join(pages),
@@ -313,6 +314,14 @@ def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
     for name, content in contents.items():
         write_atomically(out / name, content.encode())
     return [out / name for name in contents]
+
+
+def experiment_title(found: Sequence[Table]) -> str:
+    """What tables of one experiment are headed by: with the data, if it is not the paper's."""
+    experiment = EXPERIMENTS[found[0].experiment]
+    others = {column.dataset: None for table in found for column in table.columns}
+    others = {name: None for name in others if name not in experiment.datasets}
+    return f"{experiment.title}, here on {', '.join(others)}" if others else experiment.title
 
 
 def _remarks(table: Table) -> dict[Column, str]:

@@ -13,6 +13,7 @@ from dcs.report._samples import Json, Looked
 from dcs.report._sheets import Sheets
 from dcs.report._summary import summary_of
 from dcs.report._tables import scores_of
+from dcs.report._words import WORDS
 
 GENERATOR = "dcs-learn report"
 _SCRIPTS = ("base.js", "curves.js", "strips.js", "map.js", "map_tools.js")
@@ -39,6 +40,7 @@ _HEADINGS = {
         "perfect. Compare with the same measure only.",
     ),
     "recordings": ("Recordings", "Some recordings to listen to."),
+    "words": ("Words", "What words on this page mean."),
 }
 _NO_DENOISING = (
     "This network was trained to give features, and predicts no samples: there is nothing to denoise with. "
@@ -52,7 +54,7 @@ def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], shee
     Args:
         runs: What it is about.
         looked: What was found of the samples of each; None where there is nothing.
-        notes: Why not, of each.
+        notes: Why not, of each; or what is to be said of the samples.
         sheets: The pictures of all maps, by their key.
     """
     bodies: dict[str, Markup | None] = {
@@ -67,6 +69,7 @@ def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], shee
             ]
         ),
         "recordings": _recordings(runs, looked),
+        "words": tag("dl", *(join(tag("dt", word), tag("dd", text)) for word, text in WORDS.items())),
     }
     shown = {name: body for name, body in bodies.items() if body is not None}
     sections = [
@@ -141,13 +144,14 @@ def _training(runs: list[Run]) -> Markup | None:
 
 
 def _cards(kind: str, runs: list[Run], looked: list[Looked | None], notes: list[str]) -> list[Markup]:
-    """A place for the script to fill, for each run; or why there is nothing."""
+    """A place for the script to fill, for each run, and what is to be said of it; or why there is none."""
     cards = []
     for number, (run, found, note) in enumerate(zip(runs, looked, notes, strict=True)):
-        nothing = note if found is None else _NO_DENOISING if getattr(found, kind) is None else None
-        inside = tag("div", class_=kind, data_run=number) if nothing is None else None
-        said = None if nothing is None else tag("p", nothing, class_="note")
-        cards.append(tag("article", _title(runs, run), inside, said, class_="card"))
+        there = found is not None and getattr(found, kind) is not None
+        text = note if found is None or there else _NO_DENOISING
+        inside = tag("div", class_=kind, data_run=number) if there else None
+        said = tag("p", text, class_="note") if text else None
+        cards.append(tag("article", _title(runs, run), said, inside, class_="card"))
     return cards
 
 

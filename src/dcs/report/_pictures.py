@@ -22,6 +22,7 @@ class Painter(NamedTuple):
     low: float  # what is black
     high: float  # what is white
     front_end: LogMel | None = None
+    base: float = 0.0  # where the bars of profiles begin
 
     def paint(self, x: Tensor, edge: int) -> Pixels:
         """Draw samples: (n, height, width), or (n, height, width, 3) of colour, no side longer than `edge`.
@@ -32,7 +33,7 @@ class Painter(NamedTuple):
         """
         values = ((x.float() - self.low) / (self.high - self.low)).clamp(0, 1)
         if self.kind == "profile":
-            return _profiles(values, -self.low / (self.high - self.low))
+            return _profiles(values, (self.base - self.low) / (self.high - self.low))
         if self.kind == "spectrogram":
             # Time goes to the right, and high tones are above.
             values = values.transpose(1, 2).flip(1)[:, None]
@@ -64,6 +65,8 @@ def find_painter(part: Split, front_end: LogMel | None, rate: int | None) -> Pai
         return Painter("spectrogram", low, high, maker)
     if shown.ndim == 2:
         low, high = _range(shown)
+        if min(abs(low), abs(high)) > high - low:  # so far from zero that bars from there would all be alike
+            return Painter("profile", low, high, base=float(shown.median()))
         return Painter("profile", min(low, 0.0), max(high, 0.0) if low < 0 or high > 0 else 1.0)
     low, high = (float(value) for value in shown.aminmax())
     low, high = (0.0, 1.0) if low >= 0 and 0.3 < high <= 1 else _range(shown)
@@ -87,7 +90,7 @@ def _range(x: Tensor) -> tuple[float, float]:
 
 
 def _profiles(values: Tensor, zero: float) -> Pixels:
-    """Bars from the line of zero up or down to each value, (n, d) in 0 to 1."""
+    """Bars from the line of `zero` up or down to each value, (n, d) in 0 to 1."""
     height, width = _PROFILE
     if values.shape[1] > width:
         values = interpolate(values[:, None], width, mode="area")[:, 0]

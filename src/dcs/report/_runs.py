@@ -10,8 +10,8 @@ from dcs import experiments
 from dcs._saved import damaged
 from dcs.experiments._runner import RUNS
 from dcs.report._views import Views, views_of
-from dcs.training import RunError
-from dcs.training.run import CONFIG, METRICS, MODEL
+from dcs.training import RunError, checkpoint
+from dcs.training.run import CHECKPOINTS, CONFIG, METRICS, MODEL
 
 RESULTS = "results.jsonl"
 Line = dict[str, Any]
@@ -39,6 +39,11 @@ class Run(NamedTuple):
     def lost(self) -> bool:
         """Whether it was finished, but has its model no longer."""
         return not self.finished and "sha256" in self.config
+
+    @property
+    def saved(self) -> bool:
+        """Whether it has a checkpoint, from which it can go on."""
+        return bool(checkpoint.numbers(self.folder / CHECKPOINTS))
 
     @property
     def settings(self) -> dict[str, Any]:

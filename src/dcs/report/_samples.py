@@ -13,7 +13,8 @@ from torch.nn.functional import cosine_similarity
 from dcs._progress import progress
 from dcs.data import Split, valid_entries
 from dcs.estimator import DenoisingEncoder
-from dcs.objectives import DenoisingCosine, SelfSupervised
+from dcs.noise import GaussianSplit
+from dcs.objectives import ChosenViews, DenoisingCosine, SelfSupervised
 from dcs.report._layout import cluster, lay_out
 from dcs.report._pictures import Painter, Pixels, find_painter
 from dcs.report._sheets import Sheets, pack
@@ -92,6 +93,7 @@ def _strips(
     pictures = np.concatenate([painter.paint(values, _STRIP_EDGE) for values in rows.values()])
     strips: Json = {
         "kind": painter.kind,
+        "base": painter.base,
         "rows": list(rows),
         "sheets": pack(pictures, _STRIP_BUDGET),
         "names": [shown.name(int(chosen[row])) for row in few],
@@ -150,7 +152,11 @@ def _snr(encoder: DenoisingEncoder, part: Split, generator: torch.Generator) -> 
 def _about_snr(encoder: DenoisingEncoder, part: Split) -> str:
     if part.clean is not None:
         return "measured against the clean sample"
-    return "as dCS estimates it" if isinstance(encoder.objective_, DenoisingCosine) else ""
+    if not isinstance(encoder.objective_, DenoisingCosine):
+        return ""
+    masker = getattr(encoder.objective_, "masker", None)
+    splits = masker.splits if isinstance(masker, ChosenViews) else isinstance(masker, GaussianSplit)
+    return "as dCS estimates it" + (", of the noisier version that training makes of it" if splits else "")
 
 
 def _map(features: Array, snr: Array | None, shown: Shown, wanted: Wanted) -> Json:

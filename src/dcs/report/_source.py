@@ -11,6 +11,7 @@ import typer
 from torch import Tensor
 
 from dcs.cli._data import Mixed, Reading, as_trained, load_data
+from dcs.cli._training import fingerprint
 from dcs.data import Dataset, Samples, Split
 from dcs.data._labels import read_labels
 from dcs.report._runs import Run
@@ -25,6 +26,7 @@ class Shown(NamedTuple):
     part: str  # train or test
     classes: tuple[str, ...]
     rate: int | None  # of recordings
+    remark: str = ""  # if they may be others than those of the training
 
     def take(self, chosen: Tensor) -> Split:
         """Read some of them: the chosen ones of `rows`."""
@@ -49,6 +51,7 @@ def find(
 ) -> Shown:
     """Load the data of a run as it was read for training, and choose what is shown of it."""
     loaded = _load(run, tuple(shape), data, root)
+    remark = "" if data is None and root is None else _compare(run, loaded, data)
     if labels is not None:
         loaded = _labelled(loaded, Path(labels), part)
     splits = {"test": loaded.test, "train": loaded.train}
@@ -62,7 +65,7 @@ def find(
     if len(split) > points:
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randperm(len(split), generator=generator)[:points].sort().values
-    return Shown(split, rows, part, tuple(map(str, loaded.classes)), loaded.rate)
+    return Shown(split, rows, part, tuple(map(str, loaded.classes)), loaded.rate, remark)
 
 
 def _load(run: Run, shape: tuple[int, ...], data: str | os.PathLike[str] | None, root: Any) -> Dataset:
@@ -91,6 +94,19 @@ def _load(run: Run, shape: tuple[int, ...], data: str | os.PathLike[str] | None,
             f"the data it was trained on, or other data of that shape, with data (--data)"
         )
     return loaded
+
+
+def _compare(run: Run, loaded: Dataset, data: str | os.PathLike[str] | None) -> str:
+    """Say of data that was named whether it is what the run was trained on, unless it is."""
+    about = run.config.get("data")
+    trained_on = about.get("fingerprint") if isinstance(about, dict) else None
+    name = loaded.name if data is None else os.fspath(data)
+    if trained_on is None:
+        known = f"Shown are samples of {name}; whether it was trained on them is not known."
+        return "" if data is None else known
+    if fingerprint(loaded.train.x) == trained_on:
+        return ""
+    return f"Shown are samples of {name}, which are not those that it was trained on."
 
 
 def _labelled(loaded: Dataset, path: Path, part: str | None) -> Dataset:

@@ -13,6 +13,7 @@ from dcs.training.meters import COLLAPSED, FEW_STEPS
 from dcs.training.run import METRICS, MODEL
 
 Json = dict[str, Any]
+_CLEAR = 2  # times the spread of features that have collapsed: nearer to it, nothing is sure
 
 
 def summary_of(run: Run, found: Looked | None) -> Markup:
@@ -85,18 +86,15 @@ def _course(run: Run) -> list[str]:
             )
     k = last.get("k")
     if k is not None:
-        what = "What predictions are compared with"
-        what += ", to which noise was added," if run.views is not None and run.views.split else ""
-        found.append(
-            f"{what} has a cosine of about {k:.2f} to the clean sample behind it (k; 1: no noise, 0: nothing "
-            f"but noise)."
-        )
+        split = run.views is not None and run.views.split
+        where = "the noisier versions that were made of samples" if split else "the samples"
+        found.append(f"In {where}, k is about {k:.2f} (1: no noise, 0: nothing but noise).")
     return found
 
 
 def _without_metrics(run: Run) -> str:
     if not run.finished and not run.lost:
-        return "No epoch is finished yet."
+        return f"No epoch is finished yet.{_going_on(run)}"
     if run.settings.get("max_epochs") == 0:
         return "It was not trained."
     return f"How training went is not known: {METRICS} is empty or missing."
@@ -110,9 +108,17 @@ def _unfinished(run: Run) -> str:
     of = f" of {wanted}" if wanted else ""
     text = f"It is not finished: {count}{of} epochs are there."
     if count == wanted:
-        text = f"All {count} epochs are there, but not the network ({MODEL}): the end of training is missing."
+        text = (
+            f"All epochs ({count}) are there, but not the network ({MODEL}): the end of training is missing."
+        )
+    return text + _going_on(run)
+
+
+def _going_on(run: Run) -> str:
+    """The command that goes on, if it is known, and what it does."""
     command = _resume(run)
-    return f"{text} {command} goes on." if command else text
+    does = "goes on" if run.saved else "begins anew, as there is no checkpoint yet"
+    return f" If it was stopped, {command} {does}." if command else ""
 
 
 def _resume(run: Run) -> str:
@@ -132,8 +138,12 @@ def _resume(run: Run) -> str:
 
 def _verdict(spread: float, *, early: bool) -> str:
     """As `dcs.training.meters.concerns` has it; but early in training the spread is always small."""
-    if spread >= COLLAPSED:
+    if spread >= _CLEAR * COLLAPSED:
         return "they tell samples apart, and have not collapsed"
+    if spread >= COLLAPSED:
+        return (
+            f"they hardly tell samples apart{' yet' if early else ''}; below {COLLAPSED:g} they are all alike"
+        )
     if early:
         return "they are not spread out yet, as is usual early in training"
     return f"below {COLLAPSED:g} they have collapsed, and tell samples apart no longer"

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dcs import experiments
-from dcs.experiments._table import TITLES, _heading, _remarks, _score
+from dcs.experiments._table import TITLES, _heading, _remarks, _score, experiment_title
 from dcs.report._html import Markup, join, table, tag
 from dcs.report._runs import Line, Run
-from dcs.report._words import PROTOCOLS, ROWS
+from dcs.report._words import MEASURES, PROTOCOLS, ROWS
 
 
 def scores_of(run: Run, labelled: bool | None) -> Markup:
@@ -51,7 +51,7 @@ def _evaluations(lines: list[Line]) -> Markup:
         ]
         for line in lines
     ]
-    heads = ["protocol", "score, %", "data", "noise", "epochs", "further"]
+    heads = ["protocol", "score, %", "data", "noise", "epochs", "also measured"]
     found = {str(line.get("protocol")) for line in lines}
     meanings = [tag("li", tag("b", name), f": {text}") for name, text in PROTOCOLS.items() if name in found]
     return join(table(heads, rows, caption="Scores of this run"), tag("ul", *meanings, class_="meanings"))
@@ -78,7 +78,7 @@ def _experiment(lines: list[Line]) -> Markup:
                 mark = None if cell.method in unranked else marks[column].get(round(cell.mean, 2))
                 cells += [tag(mark, own) if mark else own, _score(cell.published) or "–"]
             rows.append(cells)
-        caption = f"{experiments.EXPERIMENTS[found.experiment].title}. {TITLES[found.protocol]}: accuracy, %"
+        caption = f"{experiment_title([found])}. {TITLES[found.protocol]}: accuracy, %"
         remarks = [tag("li", f"{_heading(column)}: {text}") for column, text in _remarks(found).items()]
         meaning = PROTOCOLS[found.protocol]
         parts.append(
@@ -138,4 +138,6 @@ def _further(metrics: Any) -> str:
     if not isinstance(metrics, dict):
         return ""
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    return ", ".join(
+        f"{MEASURES.get(name, name.replace('_', ' '))} {value:.4g}" for name, value in numbers.items()
+    )

@@ -24,17 +24,20 @@ CHARTS = (
     ),
     Chart("Learning rate", "How large the steps of training are.", (("learning_rate", "rate"),)),
     Chart(
-        "Expected cosine k",
-        "How alike what predictions are compared with and the clean sample behind it are: 1 without noise, 0 "
-        "if there is nothing but noise. Where samples are split into two, noise was added to what is "
-        "compared with, so that k is smaller than for the samples themselves. The band is the deviation from "
-        "sample to sample.",
+        "Signal left under the noise (k)",
+        "How nearly a noisy sample still points to the clean one behind it, as estimated from the data "
+        "alone: 1 without noise, 0 if there is nothing but noise. Where each sample is made into two noisier "
+        "versions, it is k of such a version, which is smaller than that of the sample itself. It is "
+        "measured on the same samples after each epoch, so the line is often level. The band is the "
+        "deviation from sample to sample.",
         (("k", "k"),),
         "k_deviation",
     ),
     Chart(
         "Signal-to-noise ratio",
-        "How strong the signal is beside the noise, as estimated from the data alone: at 1 they are equal.",
+        "How many times stronger the signal is than the noise, as estimated from the data alone: at 1 they "
+        "are equal, above 10 noise hardly matters. Where each sample is made into two noisier versions, it "
+        "is that of such a version, which is smaller than that of the sample itself.",
         (("snr", "SNR"),),
         "snr_deviation",
     ),
@@ -47,9 +50,9 @@ CHARTS = (
     ),
     Chart(
         "Share of very noisy samples",
-        "In the loss a sample counts by its expected cosine k, which is never taken to be less than a fixed "
-        "value, the floor. This is the share of samples so noisy that their k would be below it: near 1, "
-        "there is little but noise in the data.",
+        "In the loss a sample counts by its k, which is never taken to be less than a fixed value. This is "
+        "the share of samples so noisy that their k would be below it: near 1, there is little but noise in "
+        "the data.",
         (("floored", "share"),),
     ),
     Chart(
@@ -60,15 +63,28 @@ CHARTS = (
     Chart("Speed", "Samples a second.", (("samples_per_second", "samples/s"),)),
 )
 
+_SIGNAL = (
+    "It can only predict what they share, the signal, and not the noise. How bright or loud a prediction is "
+    "as a whole does not count"
+)
 OBJECTIVES = {
-    "dcs": "of each sample two are made whose noises have nothing to do with each other, and the network "
-    "predicts one from the other, but for a common factor; the signal can be predicted, noise cannot",
+    "dcs": "of each sample two versions are made, so that the noise of one says nothing about the noise of "
+    f"the other, and the network predicts one from the other. {_SIGNAL}",
     "n2v": "Noise2Void: some entries are hidden, and the network predicts their values from the others",
     "n2n": "Noise2Noise: the network predicts one noisy observation from another",
     "sure": "SURE: an estimate, from noisy data alone, of the squared error to the clean data",
     "dae": "denoising autoencoder: noise is added, and the network takes it out again",
     "mse": "the squared difference to the noisy sample itself",
     "cosine": "the angle to the noisy sample itself",
+}
+
+MEASURES = {
+    "train_accuracy": "on the samples the classifier learnt from, %:",
+    "nmi": "shared information of groups and classes (NMI), %:",
+    "ari": "pairs that are rightly together or apart (ARI), %:",
+    "psnr": "PSNR, dB:",
+    "si_snr": "SI-SNR, dB:",
+    "ssim": "SSIM:",
 }
 
 PROTOCOLS = {
@@ -98,14 +114,10 @@ NETWORKS = {
 }
 
 _SPLIT = (
-    "to each sample noise is added in two ways that make the noises of the two results independent, and the "
-    "network predicts one of them from the other, but for a common factor; the signal can be predicted, "
-    "noise cannot"
+    "each sample is made into two noisier versions, so that the noise of one says nothing about the noise of "
+    f"the other, and the network predicts one from the other. {_SIGNAL}"
 )
-_MASKED = (
-    "some entries of each sample are hidden, and the network predicts them from the others, but for a common "
-    "factor; the signal can be predicted, noise cannot"
-)
+_MASKED = f"some values of each sample are hidden, and the network predicts them from the others. {_SIGNAL}"
 _SELF_SUPERVISED = (
     "each image is cropped and recoloured twice at random, and the network learns to give both the same "
     "features"
@@ -113,18 +125,51 @@ _SELF_SUPERVISED = (
 _FROM_OTHERS = " and those of other images different ones"  # what simclr asks for besides
 
 
-def describe_objective(name: str, views: Views | None) -> str:
-    """What an objective does, in a clause; empty if it is not known."""
+def describe_objective(name: str, views: Views | None, seen: str = "the data") -> str:
+    """What an objective does, in words without an end; empty if it is not known.
+
+    Args:
+        name: Of the objective.
+        views: What it made of samples, if that is known.
+        seen: What it looked at.
+    """
     base, dash, beside = name.partition("-")
     base, plus, _ = base.partition("+")
     if base in SELF_SUPERVISED:
         meaning = _SELF_SUPERVISED + (_FROM_OTHERS if base == "simclr" else "")
         meaning += "; entries of both are hidden" if plus else ""
-        return f"{meaning}; beside it {beside}: {describe_objective(beside, views)}" if dash else meaning
+        normalised = "the images after their colours were normalised"
+        also = f"; beside it {beside}: {describe_objective(beside, views, normalised)}"
+        return meaning + also if dash else meaning
     if name != "dcs" or views is None:
         return OBJECTIVES.get(name, "")
     if not views.split:
         return _MASKED
     if views.sigma is None:
         return _SPLIT
-    return f"{_SPLIT} (noise of deviation {views.sigma:.3g} was found, equally strong everywhere)"
+    return (
+        f"{_SPLIT}. For this, noise of standard deviation {views.sigma:.3g}, equally strong everywhere, was "
+        f"found in {seen}"
+    )
+
+
+WORDS = {
+    "noise": "What a measurement adds by chance to what is measured: grain, hiss, counting errors.",
+    "signal-to-noise ratio (SNR)": "How many times stronger the signal, which is what is meant to be "
+    "measured, is than the noise. At 1 both are equally strong; above 10 noise hardly matters.",
+    "cosine": "How alike two samples are, whatever their strength: 1 if one is the other made brighter or "
+    "louder, 0 if they have nothing in common.",
+    "k": "The cosine between a noisy sample and the clean one behind it that is to be expected from its SNR. "
+    "The paper calls it the expected cosine. Samples of small k teach little, so dCS gives them less weight.",
+    "dCS": "The denoising Cosine-Similarity loss: it trains a network on noisy data alone, so that it acts "
+    "as if it had seen the clean data.",
+    "loss, objective": "What training makes small, and how it is computed.",
+    "epoch": "One pass of training through all samples.",
+    "held out": "Samples that are kept from training, to see whether it works for others, too.",
+    "features": "The few numbers that the network makes of a sample, and from which it predicts.",
+    "spread, collapse": "How much features differ from sample to sample. A network whose features are all "
+    "alike is said to have collapsed.",
+    "label": "What kind of thing a sample is, as people say. Training never sees it.",
+    "cluster": "A group of samples with similar features, found by k-means without labels.",
+    "UMAP, PCA": "Two ways to draw many features on a plane, see the map.",
+}

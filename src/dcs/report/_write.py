@@ -1,6 +1,7 @@
 """`write`: from run directories to one page."""
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 
 import dcs
 from dcs._checks import check_bool, check_choice, check_integer
+from dcs.estimator import load_without_history
 from dcs.report._layout import MAPS
 from dcs.report._page import GENERATOR, page_of
 from dcs.report._pictures import Pixels
@@ -101,13 +103,16 @@ def write(
 
 
 def _folders(runs: object) -> list[Path]:
-    """What a caller passed as runs."""
+    """What a caller passed as runs, each once."""
     given = [runs] if isinstance(runs, str | os.PathLike) else runs
     if not isinstance(given, Sequence) or not all(isinstance(run, str | os.PathLike) for run in given):
         raise TypeError(f"runs must be a path or a list of paths, got {runs!r:.80}")
     if not given:
         raise ValueError("runs is empty: name at least one directory")
-    return [Path(run) for run in given]
+    unique: dict[Path, Path] = {}
+    for run in given:
+        unique.setdefault(Path(run).resolve(), Path(run))
+    return list(unique.values())
 
 
 def _encoder(run: Run) -> tuple[dcs.DenoisingEncoder | None, str]:
@@ -115,15 +120,16 @@ def _encoder(run: Run) -> tuple[dcs.DenoisingEncoder | None, str]:
     if run.lost:
         return None, f"The network of this run is gone: {MODEL} is missing."
     if not run.finished:
-        return None, "The run has no network yet: when it is finished, this part will be here."
+        kept = ", only checkpoints to go on from" if run.saved else ""
+        return None, f"The run has no network yet{kept}: when it is finished, this part will be here."
     try:
-        return dcs.load(run.folder), ""
+        return load_without_history(run.folder), ""
     except RunError as error:  # such as of a damaged file
         return None, f"The network of this run could not be read: {error}."
 
 
 def _look(run: Run, encoder: dcs.DenoisingEncoder, wanted: Wanted) -> tuple[Looked | None, str]:
-    """What there is to see of a run's samples; or nothing, and why."""
+    """What there is to see of a run's samples, with what is to be said of them; or nothing, and why."""
     try:
         shown = find(
             run,
@@ -138,9 +144,13 @@ def _look(run: Run, encoder: dcs.DenoisingEncoder, wanted: Wanted) -> tuple[Look
     except (ValueError, OSError, ImportError) as error:
         if wanted.data is not None or wanted.labels is not None or wanted.part is not None:
             raise  # who names the data wants to see it
-        return None, f"The data of this run could not be read: {error}. Say where it is with --data."
+        command = shlex.join(["dcs", "report", str(run.shown_for or run.folder), "--data"])
+        return None, (
+            f"The data of this run could not be read: {error}. If it has moved, say where it is now: "
+            f"{command} PLACE"
+        )
     try:
-        return look(encoder, shown, wanted), ""
+        return look(encoder, shown, wanted), shown.remark
     except ValueError as error:  # one run must not cost the page of the others
         return None, f"There is nothing to show of this network: {error}."
 
@@ -149,6 +159,8 @@ def _check_place(path: Path, overwrite: bool) -> None:
     """Require a file that may be written: none yet, a report, or one that may be lost."""
     if path.is_dir():
         raise ValueError(f"out must be a file, got the directory {path}")
+    if path.suffix.lower() != ".html":
+        raise ValueError(f"{path} is no name for a page: let it end in .html")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"the folder of {path} does not exist: make it first")
     if not path.exists() or overwrite:

@@ -65,14 +65,18 @@ class Chart {
     const [low, high] = this.range();
     const first = this.epochs[0];
     const last = this.epochs[this.epochs.length - 1];
-    this.x = (epoch) => 60 + ((width - 72) * (epoch - first)) / Math.max(last - first, 1);
+    const levels = ticks(low, high, 4);
+    let texts = levels.map(digits);
+    if (new Set(texts).size < texts.length) texts = levels.map(String); // four digits do not tell them apart
+    const left = Math.max(60, 14 + 7.5 * Math.max(...texts.map((text) => text.length))); // room for the longest
+    this.x = (epoch) => left + ((width - 12 - left) * (epoch - first)) / Math.max(last - first, 1);
     const y = (value) => height - 26 - ((height - 38) * (value - low)) / (high - low);
     const parts = [];
-    for (const value of ticks(low, high, 4)) {
-      const level = { x1: 60, x2: width - 12, y1: y(value), y2: y(value) };
+    levels.forEach((value, i) => {
+      const level = { x1: left, x2: width - 12, y1: y(value), y2: y(value) };
       parts.push(drawing("line", { ...level, stroke: cssColour("grid") }));
-      parts.push(drawing("text", { x: 54, y: y(value) + 4, "text-anchor": "end" }, digits(value)));
-    }
+      parts.push(drawing("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, texts[i]));
+    });
     for (const epoch of ticks(first, last, 5).filter(Number.isInteger)) {
       parts.push(drawing("text", { x: this.x(epoch), y: height - 8, "text-anchor": "middle" }, String(epoch)));
     }

@@ -2,6 +2,7 @@
 const sheetsOf = Object.fromEntries(Object.entries(page.sheets).map(([key, sheets]) => [key, new Pictures(sheets)]));
 const maps = [];
 const NEAREST = 24; // samples that Enter lists around a point
+const INVITATION = "Point at a sample, or focus the map and use the arrow keys.";
 
 class FeatureMap {
   constructor(data) {
@@ -21,8 +22,8 @@ class FeatureMap {
     });
     this.layer = element("canvas");
     this.tip = element("div", { class: "tip", hidden: true });
-    this.spoken = element("div", { class: "reading", role: "status" },
-      "Point at a sample, or focus the map and use the arrow keys.");
+    this.spoken = element("div", { class: "reading", role: "status" }, INVITATION);
+    this.marked = () => {}; // called when other points are chosen
     maps.push(this);
     redraws.add(() => this.draw());
   }
@@ -226,6 +227,7 @@ class FeatureMap {
     this.focus = i;
     this.refresh();
     if (i < 0) {
+      this.spoken.textContent = INVITATION;
       this.hide();
       return;
     }
@@ -251,6 +253,7 @@ class FeatureMap {
       if (map !== this && map.data.sheets !== this.data.sheets) continue;
       map.chosen = points ? new Set(points) : null;
       map.draw();
+      map.marked();
     }
   }
 }

@@ -5,7 +5,7 @@ const MAP_KINDS = {
   pca: "PCA, the two directions in which features differ most, so that what differs in others lies on top of each other",
 };
 const MAP_HINTS = [
-  "Point at a sample, or tap it, to see it. Press a colour of the legend to list its samples.",
+  "Point at a sample, or tap it, to see it. Press a colour of the legend to list its samples, and again to show all.",
   "With Lasso, draw a line round samples to list them. Of several runs on the same data, the same samples are " +
     "marked on all maps.",
   "By keyboard: arrows go from sample to sample, Enter lists its nearest, + and − zoom, 0 shows all, Escape ends " +
@@ -16,7 +16,12 @@ const MAP_HINTS = [
 class MapTools {
   constructor(place, data) {
     this.map = new FeatureMap(data);
-    this.legend = element("div");
+    this.map.marked = () => {
+      this.list.replaceChildren(); // of an earlier choice
+      this.mark();
+    };
+    this.buttons = new Map(); // of the legend, with their points
+    this.legend = element("div", { onkeydown: (event) => { if (event.key === "Escape") this.end(""); } });
     this.list = element("div", { "aria-live": "polite" });
     const plot = element("div", {},
       element("div", { class: "plot" }, this.map.canvas, this.map.tip), this.map.spoken);
@@ -75,7 +80,18 @@ class MapTools {
   colour(by) {
     this.map.by = by;
     this.map.draw();
+    this.buttons.clear();
     this.legend.replaceChildren(...(by === "snr" ? this.ramp() : [this.groups()]));
+    this.mark();
+  }
+
+  // Show which colour is chosen; the choice may have been made on another map.
+  mark() {
+    const { chosen } = this.map;
+    for (const [pressed, points] of this.buttons) {
+      const all = chosen !== null && chosen.size === points.length && points.every((i) => chosen.has(i));
+      pressed.setAttribute("aria-pressed", String(all));
+    }
   }
 
   groups() {
@@ -90,9 +106,14 @@ class MapTools {
       const swatch = element("span", { class: "swatch" });
       swatch.style.background = colourOf(group, map.groups());
       const words = map.by === "label" ? `of label ${text}` : `of ${text}`;
-      const pressed = button("", () => this.show(points, words), { title: `${text}: list its samples` });
+      const press = () => {
+        if (pressed.getAttribute("aria-pressed") === "true") this.end("");
+        else this.show(points, words);
+      };
+      const pressed = button("", press, { title: `${text}: list its samples` });
       pressed.append(swatch, element("span", { class: "text" }, text),
-        element("span", { class: "quiet" }, String(points.length)));
+        element("span", { class: "quiet count" }, String(points.length)));
+      this.buttons.set(pressed, points);
       return element("li", {}, pressed);
     });
     return element("ul", { class: "legend", "aria-label": "Legend: press one to list its samples" }, ...items);
@@ -113,9 +134,11 @@ class MapTools {
     const some = (text, points) => button(`List those with ${text}`, () => this.show(points, `with ${text}`));
     return [
       element("p", { class: "quiet" },
-        `Signal-to-noise ratio of each sample, ${about}: at 1, signal and noise are equally strong.`),
+        `Signal-to-noise ratio of each sample, ${about}: at 1, signal and noise are equally strong; above 10, noise ` +
+          "hardly matters."),
       scale,
-      element("div", { class: "ends" }, element("span", {}, `${low}, noisy`), element("span", {}, `${high}, clean`)),
+      element("div", { class: "ends" }, element("span", {}, `${low}, most noise`),
+        element("span", {}, `${high}, least noise`)),
       element("div", { class: "tools" }, some("the least SNR", order.slice(0, AT_ONCE)),
         some("the largest SNR", order.slice(-AT_ONCE).reverse())),
     ];
@@ -173,7 +196,7 @@ class MapTools {
 
   end(words) {
     this.map.choose(null);
-    this.list.replaceChildren(...(words ? [element("p", {}, words)] : []));
+    if (words) this.list.append(element("p", {}, words));
   }
 
   listen(canvas) {
@@ -211,7 +234,10 @@ class MapTools {
         map.lasso = [];
         release();
       },
-      pointerleave: () => { if (!last && document.activeElement !== canvas) map.look(-1); },
+      pointerleave: (event) => {
+        // A finger leaves as it is lifted: what was tapped stays.
+        if (event.pointerType !== "touch" && !last && document.activeElement !== canvas) map.look(-1);
+      },
       blur: () => map.hide(),
       keydown: (event) => this.key(event),
     };

@@ -1,8 +1,8 @@
-// Samples under a slider: left of the line as they are, right of it denoised; the clean ones are below.
+// Samples under a slider: left of the line denoised, right of it as they are; the clean ones are below.
 const STRIP_WORDS = {
   image: "Each picture is a sample.",
   spectrogram: "Each picture is a recording: time goes to the right, high tones are above, bright is loud.",
-  profile: "Each picture is a sample: one bar for each number, up or down from zero.",
+  profile: "Each picture is a sample: one bar for each number, up or down from",
 };
 
 class Strips {
@@ -19,11 +19,19 @@ class Strips {
       element("div", { class: "slider" }, element("span", {}, "noisy"), this.input, element("span", {}, "denoised")),
       element("div", { class: "tiles" }, ...strips.names.map((name, i) => this.tile(i))),
     );
-    this.pictures.ready.then(() => this.draw());
+    this.pictures.ready.then(() => {
+      this.draw();
+      redraws.add(() => this.draw());
+    });
   }
 
   about() {
-    const words = [STRIP_WORDS[this.strips.kind], "Left of the line it is as it came, right of it denoised."];
+    const words = [STRIP_WORDS[this.strips.kind]];
+    if (this.strips.kind === "profile") {
+      const { base } = this.strips;
+      words.push(base ? `${digits(base)}, the middle of all values.` : "zero.");
+    }
+    words.push("Left of the line it is denoised, right of it as it came.");
     if (this.strips.rows.includes("clean")) words.push("Below each is the clean sample, which training never saw.");
     if (this.strips.cosines) {
       words.push("The numbers, cosines, say how like the clean one it is, before and after: 1 is the same but for how " +
@@ -70,14 +78,16 @@ class Strips {
   draw() {
     const part = Number(this.input.value) / 100;
     const count = this.strips.names.length;
-    this.input.setAttribute("aria-valuetext", `${this.input.value} % noisy, the rest denoised`);
+    this.input.setAttribute("aria-valuetext", `${this.input.value} % denoised, the rest noisy`);
     this.wipes.forEach((canvas, i) => {
       const context = canvas.getContext("2d");
-      this.pictures.draw(context, count + i);
-      this.pictures.draw(context, i, part);
+      this.pictures.draw(context, i);
+      this.pictures.draw(context, count + i, part);
       if (part > 0 && part < 1) {
+        // Two pixels of the screen: a thinner line is lost where the canvas is shown smaller than it is.
+        const line = Math.max(2, (2 * canvas.width) / (canvas.clientWidth || canvas.width));
         context.fillStyle = "#ff8c1a";
-        context.fillRect(canvas.width * part - 1, 0, 2, canvas.height);
+        context.fillRect(canvas.width * part - line / 2, 0, line, canvas.height);
       }
     });
   }
