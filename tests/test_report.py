@@ -264,7 +264,8 @@ def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
     samples = data.load("digits").train.x[:80].numpy()
     np.save(tmp_path / "x.npy", samples)
     out = tmp_path / "run"
-    assert inside("fit", tmp_path / "x.npy", "--out", out, "--epochs", 1, *QUICK).returncode == 0
+    fitted = inside("fit", tmp_path / "x.npy", "--out", out, "--epochs", 1, *QUICK)
+    assert f"{out} is finished after 1 epoch, loss" in fitted.stdout
     (tmp_path / "x.npy").rename(tmp_path / "moved.npy")
     gone = inside("report", out, "--map", "pca")
     assert gone.returncode == 0
