@@ -1,6 +1,5 @@
 """How noisy is data, does what the loss assumes hold, and what is to be done? `dcs inspect` in Python."""
 
-import math
 from typing import Any
 
 from torch import Tensor
@@ -20,7 +19,9 @@ from dcs.inspection._result import (
     Inspection,
     Sigma,
 )
-from dcs.inspection._verdicts import CLEAN, NO_ANSWER, SLIGHT, checks, sigma_of, state_of
+from dcs.inspection._sigma import sigma_of
+from dcs.inspection._summary import has_offset, note_offset, summarise
+from dcs.inspection._verdicts import checks, signal_of, state_of
 
 __all__ = [
     "FAILS",
@@ -77,22 +78,22 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     ordered = domain is not None or in_order(chosen)
     evidence = gather(chosen, ndim) if ordered else without_neighbours(chosen)
     state, ratio = state_of(evidence)
-    judged = checks(evidence, state)
-    sigma = sigma_of(evidence, state)
+    judged = checks(evidence, state, domain is not None)
+    sigma = sigma_of(evidence, state, domain is not None)
     advice = advise(evidence, state, judged, sigma, chosen[0].numel(), domain)
     spread = weights(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
     if spread is None and advice.views in ("blind_spot", "amplitude"):
         advice = for_small(chosen[0].numel())
-    noise = sigma.value or 0.0
+    offset = evidence.mean if has_offset(evidence) else None
     return Inspection(
         state=state,
-        summary=_summary(state, ratio, evidence),
+        summary=summarise(state, ratio, evidence),
         shape=tuple(split.x.shape[1:]),
         samples=len(split),
         inspected=len(chosen),
         ordered=ordered,
-        notes=(*notes, *cut),
-        signal=math.sqrt(max(0.0, evidence.square - noise**2)),
+        notes=(*notes, *cut, *([] if offset is None else [note_offset(evidence)])),
+        signal=signal_of(evidence, sigma.value or 0.0),
         snr=ratio,
         sigma=sigma,
         noise_by_brightness=tuple((at.brightness, at.deviation) for at in evidence.levels),
@@ -102,39 +103,10 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         k=None if spread is None else spread[1],
         dim=None if spread is None else spread[2],
         advice=advice,
+        domain=domain,
+        offset=offset,
         examples=_examples(evidence),
     )
-
-
-def _summary(state: str, ratio: float | None, evidence: Evidence) -> str:
-    if not evidence.ordered:
-        return (
-            "Cannot tell: neighbouring columns are no more alike than others, so they seem to have no "
-            "order, and noise cannot be told from signal by comparing neighbours."
-        )
-    if not evidence.deviation > 0:
-        return "Cannot tell: all values are the same."
-    if state == NO_ANSWER or ratio is None:
-        return "Cannot tell: the samples are too few or too small."
-    if state == CLEAN:
-        strength = (
-            "none was found"
-            if ratio > 1000
-            else f"the signal is about {ratio:.0f} times as strong as what noise could be there"
-        )
-        return (
-            f"Clean: dCS will not help much. Noise was looked for in calm places, and {strength}; elsewhere, "
-            "faint noise cannot be told from fine detail, nor can stripes from signal."
-        )
-    times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
-    about = f"the signal is about {times} times as strong as the noise"
-    if evidence.correlated:
-        begin = "Slightly noisy" if state == SLIGHT else "Noisy"
-        return f"{begin}, and neighbours share the noise: dCS can remove some of it ({about}, or less)."
-    if state == SLIGHT:
-        return f"Slightly noisy: dCS may help a little ({about})."
-    uneven = ", which is not equally strong everywhere" if evidence.varies else ""
-    return f"Noisy: dCS can help ({about}{uneven})."
 
 
 def _examples(evidence: Evidence) -> tuple[Tensor, Tensor] | None:

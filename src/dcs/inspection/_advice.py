@@ -50,7 +50,7 @@ def advise(
             'masking={"kind": "split", "sigma": σ} needs no neighbours.'
         )
         return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
-    warnings = _warnings(verdicts, state)
+    warnings = _warnings(evidence, verdicts, state)
     if domain is not None:
         why = "Recordings are masked along time: a value is replaced by one up to 2 steps away."
         return Advice("dcs", "amplitude", 0.3, 2, tuple(arguments), why, warnings)
@@ -61,11 +61,16 @@ def advise(
         arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
         begin = "One strength of noise describes the data"
         if verdicts["isotropy"] == FAILS:
-            begin = "The noise is not equally strong everywhere, but few places are much too quiet for one σ"
+            begin = (
+                "The noise is not equally strong everywhere, but hardly any place has much less of it than "
+                "the rest"
+            )
         why = (
             f"{begin}, so each sample can be split into two noisy versions that are compared in all their "
             "values."
         )
+        if level != float(f"{sigma.value or 0:.3g}"):
+            why += f" (The command has {level:g}: the estimate of chen2015, which training goes by.)"
         return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
     window = 1
     if evidence.correlated:
@@ -73,6 +78,10 @@ def advise(
         why = (
             f"Neighbours share noise: masking with radius {window} also copies from further away, where the "
             "noise is less alike."
+        )
+    elif evidence.part is not None and evidence.part.sure:
+        why = (
+            "Only a part of the data is noisy, and masking does not need to know which, nor how strong it is."
         )
     elif state == NO_ANSWER:
         why = (
@@ -126,9 +135,11 @@ def _chen(evidence: Evidence) -> float:
     return 0.0 if evidence.chen2015 is None else evidence.chen2015.value
 
 
-def _warnings(verdicts: dict[str, str], state: str) -> tuple[str, ...]:
+def _warnings(evidence: Evidence, verdicts: dict[str, str], state: str) -> tuple[str, ...]:
     found = []
-    if state == NO_ANSWER:
+    if state == NO_ANSWER and evidence.may_be_partly_noisy:
+        found.append("If what looks like noise is detail, the objective mse does as well: compare with it.")
+    elif state == NO_ANSWER:
         found.append("There was too little to see: take this as a start, not as a finding.")
     if verdicts["isotropy"] == FAILS:
         found.append("The objective n2v assumes less (zero mean and independence only): compare with it.")

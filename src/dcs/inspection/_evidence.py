@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dcs.inspection._parts import Part, noisier_part
 from dcs.inspection._residuals import (
     LARGE,
     Level,
@@ -15,6 +16,7 @@ from dcs.inspection._residuals import (
     Spread,
     levels,
     likeness,
+    pieces_of,
     residuals,
     spread_of_positions,
     spread_of_samples,
@@ -53,6 +55,7 @@ class Evidence:
         ends: Values that lie exactly at the smallest and at the largest, as shares of all, and the shares of
             those up to σ/2 from there, and of the next value, for each.
         ordered: Whether entries have neighbours.
+        part: A part of the data that is much noisier than the rest, or may be.
     """
 
     deviation: float
@@ -72,6 +75,7 @@ class Evidence:
     correlated: bool
     ends: tuple[tuple[float, float, float], tuple[float, float, float]]
     ordered: bool = True
+    part: Part | None = None
 
     @property
     def levels(self) -> list[Level]:
@@ -104,6 +108,8 @@ class Evidence:
         if self.correlated:  # signal leaks in, here and there; where it does not, the tails are lightest
             alike = [at for at in self.levels if at.deviation <= 1.2 * floor.deviation]
             return min(alike, key=lambda at: at.kurtosis)
+        if self.part is not None and self.part.sure:
+            return self.part.at
         strength = floor.deviation
         if ends is not None and self.is_uneven:
             strength = max(end.deviation for end in ends)
@@ -125,6 +131,8 @@ class Evidence:
     @property
     def is_uneven(self) -> bool:
         """Whether the noise is clearly stronger at some brightness than at another."""
+        if self.partly_noisy:
+            return False
         return self.evenness is not None and self.evenness < 0.6 and not self.correlated
 
     @property
@@ -168,10 +176,21 @@ class Evidence:
         found = self.between_samples
         if found is None:
             return False
-        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N). Of few samples the
-        # quietest is looked at, which outliers alone can set apart.
+        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N), and further below if
+        # they have outliers. Of few samples the quietest is looked at, which these alone can set apart.
         share = 0.75 if found.samples >= 20 else 0.5
-        return found.least < share * found.usual * math.sqrt(1 - 1.64 * math.sqrt(2 / found.places))
+        chance = 1.64 * math.sqrt(max(2.0, found.kurtosis + 2) / found.places)
+        return found.least < share * found.usual * math.sqrt(max(0.0, 1 - chance))
+
+    @property
+    def partly_noisy(self) -> bool:
+        """Whether some samples, or a part of each, are surely much noisier than the rest."""
+        return self.part is not None and self.part.sure
+
+    @property
+    def may_be_partly_noisy(self) -> bool:
+        """Whether they may be: what is there may also be fine detail."""
+        return self.part is not None and not self.part.sure
 
     @property
     def too_quiet(self) -> bool:
@@ -189,7 +208,7 @@ class Evidence:
     @property
     def varies(self) -> bool:
         """Whether the noise differs by brightness, sample or position."""
-        return self.is_uneven or self.samples_differ or self.positions_differ
+        return self.is_uneven or self.samples_differ or self.positions_differ or self.partly_noisy
 
 
 def gather(x: Tensor, ndim: int | None) -> Evidence:
@@ -219,7 +238,7 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
             # Signal that is rarely there has heavy tails; noise is there always, and little of it is too.
             strong = like_at.deviation > 0.12 * deviation and like_at.kurtosis < 4
             correlated = strong and like[0] > 0.3 and not _is_white(near_levels, chen, mad, 0.05 * deviation)
-    return Evidence(
+    found = Evidence(
         deviation=deviation,
         square=float(entries.square().mean()),
         mean=mean,
@@ -237,6 +256,22 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
         correlated=correlated,
         ends=_ends(x, (chen.value if chen else 0.0) or deviation / 10),
     )
+    return _with_part(images, found)
+
+
+def _with_part(images: Tensor, found: Evidence) -> Evidence:
+    """Add the part that is noisier; what it shows of neighbours, calm places do not."""
+    if found.near is None or not found.near_levels or found.by_position:
+        return found
+    pieces, calm = pieces_of(images), min(at.deviation for at in found.near_levels)
+    whole = pieces.shape[1:] == images.shape[2:]
+    part = noisier_part(pieces, found.near.left, found.near.foretold, calm, 0.05 * found.deviation, whole)
+    if part is None or (part.by_brightness and found.is_uneven):  # which says it better
+        return found
+    if not part.sure:
+        return replace(found, part=part)
+    is_noise = abs(part.like[0]) < 0.15
+    return replace(found, part=part, like=part.like, like_at=part.at, is_noise=is_noise, correlated=False)
 
 
 def without_neighbours(x: Tensor) -> Evidence:

@@ -19,8 +19,9 @@ _BINS = 12
 _FEWEST = 400  # places at one brightness
 _CALM = 0.25
 _CELLS = 6  # along each axis, to compare positions
-_NEAR = {1: 9, 2: 5}  # sides of the windows all of which foretells the centre
-_FAR = {1: (17, 5), 2: (7, 3)}  # and of those whose rim does, from some distance on
+# Sides of the windows that foretell their centre, and from which distance on.
+NEAR = {1: (9, 1), 2: (5, 1)}
+FAR = {1: (17, 5), 2: (7, 3)}
 
 
 class Residuals(NamedTuple):
@@ -58,18 +59,18 @@ def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
         The residuals from near; those from far, or None; and whether positions were kept apart.
     """
     space = images.shape[2:]
-    near, (far, rim) = _NEAR[len(space)], _FAR[len(space)]
+    (near, _), (far, rim) = NEAR[len(space)], FAR[len(space)]
     entries = math.prod(images.shape[1:])
     if len(space) == 2 and 6 <= min(space) < LARGE and entries <= 512 and len(images) >= 8 * entries:
         return *_by_position(images), True
     if min(space) < 2 * near:
         raise ValueError(f"samples of {'x'.join(map(str, space))} are too small, or too few")
-    pieces = _pieces(images)
+    pieces = pieces_of(images)
     from_far = _by_window(pieces, far, rim) if min(space) >= far + 3 else None
     return _by_window(pieces, near, 1), from_far, False
 
 
-def _pieces(images: Tensor) -> Tensor:
+def pieces_of(images: Tensor) -> Tensor:
     """(m, space): images, or tiles of large ones, evenly spread and no more than are needed."""
     ndim = images.ndim - 2
     tile = _TILE[ndim]
@@ -84,20 +85,26 @@ def _pieces(images: Tensor) -> Tensor:
 
 def _by_window(pieces: Tensor, side: int, inner: int) -> Residuals:
     """Foretell the centre of a window from its entries at a distance of `inner` or more."""
+    shape = (len(pieces), *(length - side + 1 for length in pieces.shape[1:]))
+    return Residuals(*(values.reshape(shape) for values in window_residuals(pieces, side, inner)))
+
+
+def window_residuals(
+    pieces: Tensor, side: int, inner: int, kept: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of some windows only, those at the places that are kept; one after the other."""
     ndim, reach = pieces.ndim - 1, side // 2
     windows = pieces
     for axis in range(1, ndim + 1):
         windows = windows.unfold(axis, side, 1)
-    shape = windows.shape[: ndim + 1]
     steps = torch.arange(-reach, reach + 1, device=pieces.device).abs()
     distance = steps if ndim == 1 else torch.maximum(steps[:, None], steps)
-    flat = windows.reshape(-1, side**ndim)
+    flat = (windows if kept is None else windows[kept]).reshape(-1, side**ndim)
     others, centre = flat[:, (distance >= inner).reshape(-1)], flat[:, side**ndim // 2]
     mean, middle = others.mean(0), centre.mean()
     moved = others - mean
     foretold = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - middle)) + middle
-    busy = others.var(1)
-    return Residuals(*(values.reshape(shape) for values in (centre - foretold, foretold, busy)))
+    return centre - foretold, foretold, others.var(1)
 
 
 def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
@@ -206,6 +213,7 @@ class Spread(NamedTuple):
         mean: Root mean square over all.
         places: In each, that are calm.
         samples: Or cells, that were compared.
+        kurtosis: Excess, within each.
     """
 
     usual: float
@@ -213,6 +221,7 @@ class Spread(NamedTuple):
     mean: float
     places: int
     samples: int
+    kurtosis: float = 0.0
 
 
 def spread_of_samples(residuals: Residuals) -> Spread | None:
@@ -222,10 +231,12 @@ def spread_of_samples(residuals: Residuals) -> Spread | None:
     if count < 100 or len(left) < 4:
         return None
     calm = busy.argsort(1)[:, :count]
-    deviation = left.gather(1, calm).square().mean(1).sqrt()
+    squares = left.gather(1, calm).square()
+    deviation = squares.mean(1).sqrt()
+    kurtosis = float(squares.square().mean() / deviation.pow(4).mean().clamp(min=1e-300)) - 3
     low, usual = quantiles(deviation, (0.05, 0.5))
     least = low if len(left) >= 20 else float(deviation.min())
-    return Spread(usual, least, float(deviation.square().mean().sqrt()), count, len(left))
+    return Spread(usual, least, float(deviation.square().mean().sqrt()), count, len(left), kurtosis)
 
 
 def spread_of_positions(residuals: Residuals) -> Spread | None:

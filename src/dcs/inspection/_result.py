@@ -32,6 +32,7 @@ class Sigma:
         calm: By what calm places leave unexplained.
         agree: Whether they agree, to 15 %.
         why: In words.
+        at_least: Whether `value` is a lower bound: neighbours share noise, and no estimate sees all of it.
     """
 
     value: float | None
@@ -42,6 +43,7 @@ class Sigma:
     calm: Estimate | None
     agree: bool
     why: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Inspection:
         inspected: That were looked at.
         ordered: Whether neighbouring entries are more alike than others; without that little can be said.
         notes: What was left out or changed before looking.
-        signal: Root mean square of the data without its noise, as far as it is known.
+        signal: Deviation of the data around its mean without the noise, as far as it is known.
         snr: About how many times stronger the signal is than the noise; None if unknown.
         sigma: The strength of the noise.
         noise_by_brightness: Of calm places: the brightness, and the noise's deviation there.
@@ -129,6 +131,8 @@ class Inspection:
         k: The expected cosine that belongs to it.
         dim: Entries that are compared, for k.
         advice: What to do.
+        domain: `spectrogram` or `waveform`, for recordings.
+        offset: The mean of all values, if it dwarfs how they differ; it should be taken out before training.
         examples: Some samples and what their neighbours do not foretell, (m, ...) each; not in JSON.
     """
 
@@ -149,6 +153,8 @@ class Inspection:
     k: Distribution | None
     dim: float | None
     advice: Advice
+    domain: str | None = None
+    offset: float | None = None
     examples: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Check:

@@ -3,11 +3,10 @@
 import math
 
 from dcs.inspection._evidence import Evidence
-from dcs.inspection._result import FAILS, HOLDS, UNKNOWN, Check, Estimate, Sigma
+from dcs.inspection._result import FAILS, HOLDS, UNKNOWN, Check
 
 CLEAN, SLIGHT, NOISY, NO_ANSWER = "clean", "slight", "noisy", "unknown"
-_VISIBLE = 0.05  # noise below this share of the data's deviation is not told from rounding and fine detail
-_SYSTEMATIC = 0.05  # as far as estimates were off where all agreed; see benchmarks/inspection.py
+VISIBLE = 0.05  # noise below this share of the data's deviation is not told from rounding and fine detail
 _ENOUGH = 500  # places, to judge a kurtosis
 _TITLES = {
     "zero_mean": "The noise is zero on average",
@@ -26,8 +25,11 @@ def noise_level(evidence: Evidence) -> float | None:
         seen = (one.value for one in (evidence.chen2015, evidence.mad) if one is not None)
         return max([floor.deviation, *seen])
     usual = 0.0
+    if evidence.part is not None and evidence.part.sure:
+        part = evidence.part
+        usual = math.sqrt(part.share * part.at.deviation**2 + (1 - part.share) * floor.deviation**2)
     if evidence.samples_differ and evidence.between_samples is not None:
-        usual = evidence.between_samples.mean
+        usual = max(usual, evidence.between_samples.mean)
     if evidence.positions_differ and evidence.between_positions is not None:
         usual = max(usual, evidence.between_positions.mean)
     if ends is None:
@@ -40,25 +42,40 @@ def noise_level(evidence: Evidence) -> float | None:
 
 
 def state_of(evidence: Evidence) -> tuple[str, float | None]:
-    """Whether the data is clean, slightly noisy or noisy, and about its signal-to-noise ratio."""
+    """Whether the data is clean, slightly noisy or noisy, and about its signal-to-noise ratio.
+
+    The signal is measured around the mean of all values: an offset says nothing of what the noise hides. Not
+    around the mean of each entry, since a mean picture is signal too.
+    """
     noise = noise_level(evidence)
     if noise is None or evidence.floor is None or not evidence.deviation > 0:
         return NO_ANSWER, None
-    signal = math.sqrt(max(0.0, evidence.square - noise**2))
-    ratio = signal / noise if noise > 0 else math.inf
-    unseen = evidence.floor.deviation < _VISIBLE * evidence.deviation
+    ratio = signal_of(evidence, noise) / noise if noise > 0 else math.inf
+    unseen = evidence.floor.deviation < VISIBLE * evidence.deviation and not evidence.partly_noisy
     # Where calm places show no noise, what others show may be fine detail, unless it is too strong for that.
     if not evidence.correlated and (ratio > 10 or (unseen and ratio > 5)):
-        return CLEAN, ratio
+        if evidence.may_be_partly_noisy:
+            return NO_ANSWER, ratio
+        return (SLIGHT if evidence.partly_noisy else CLEAN), ratio
     return (SLIGHT if ratio > 4 else NOISY), ratio
 
 
-def checks(evidence: Evidence, state: str) -> tuple[Check, ...]:
+def signal_of(evidence: Evidence, noise: float) -> float:
+    """The deviation of the data without its noise."""
+    return math.sqrt(max(0.0, evidence.deviation**2 - noise**2))
+
+
+def checks(evidence: Evidence, state: str, recordings: bool = False) -> tuple[Check, ...]:
     """Judge all assumptions."""
     if state in (CLEAN, NO_ANSWER):
         because, meaning = _untested(evidence, state)
         return tuple(Check(name, title, UNKNOWN, because, meaning, {}) for name, title in _TITLES.items())
-    return (_zero_mean(evidence), _isotropy(evidence), _light_tails(evidence), _independence(evidence))
+    return (
+        _zero_mean(evidence),
+        _isotropy(evidence, recordings),
+        _light_tails(evidence),
+        _independence(evidence),
+    )
 
 
 def _untested(evidence: Evidence, state: str) -> tuple[str, str]:
@@ -70,6 +87,11 @@ def _untested(evidence: Evidence, state: str) -> tuple[str, str]:
         return (
             "Columns in no order have no neighbours to compare.",
             "Masking by neighbours means nothing here.",
+        )
+    if evidence.may_be_partly_noisy:
+        return (
+            "It cannot be told whether there is noise.",
+            "Look at some samples yourself: is there grain in what should be even?",
         )
     return (
         "The samples are too few or too small to tell noise from signal.",
@@ -96,45 +118,75 @@ def _zero_mean(evidence: Evidence) -> Check:
         because = f"{clipped:.0%} of all values lie exactly at the end of the range: they seem to be cut off."
         return _check("zero_mean", FAILS, because, meanings, **numbers)
     if at_ends and not evidence.is_uneven:
-        because = f"{at_ends:.0%} of all values lie exactly at the end of the range, for no plain reason."
+        because = (
+            f"{at_ends:.0%} of all values lie exactly at the end of the range: they may have been cut off, "
+            "or be a plain ground."
+        )
         return _check("zero_mean", UNKNOWN, because, meanings, **numbers)
     because = "No values are cut off at the ends of their range."
     return _check("zero_mean", HOLDS, because, meanings, **numbers)
 
 
-def _isotropy(evidence: Evidence) -> Check:
+def _isotropy(evidence: Evidence, recordings: bool) -> Check:
+    counts = (
+        " If the noise grows with brightness (photon counts), the square root of the data has noise that is "
+        "nearly even."
+    )
     meanings = {
         HOLDS: "One strength of noise describes all of the data. dCS relies on it when it weighs samples: "
         "noisier ones count less.",
-        FAILS: "dCS gives noisier samples less weight, and this weight is then only roughly right. If the "
-        "noise grows with brightness (photon counts), the square root of the data has noise that is nearly "
-        "even.",
+        FAILS: "dCS gives noisier samples less weight, and this weight is then only roughly right."
+        + counts * (evidence.is_uneven and not recordings),
         UNKNOWN: "dCS gives noisier samples less weight, and this weight may be only roughly right; training "
         "works all the same.",
     }
+    numbers = {} if evidence.part is None else {"noisier_part": evidence.part.share}
+    if evidence.part is not None and evidence.part.sure:
+        numbers |= {
+            "high": evidence.part.at.deviation,
+            "low": evidence.floor.deviation if evidence.floor else 0,
+        }
+        return _check("isotropy", FAILS, partly(evidence, recordings), meanings, **numbers)
     ratio, ends = evidence.evenness, evidence.ends_of_range
     if ratio is None or ends is None:
-        because = "There are too few calm places of different brightness."
-        return _check("isotropy", UNKNOWN, because, meanings)
+        levels = "loudness" if recordings else "brightness"
+        return _check("isotropy", UNKNOWN, f"There are too few calm places of different {levels}.", meanings)
     low, high = ends
     weakest = min(evidence.levels, key=lambda at: at.deviation)
-    numbers = {"low": low.deviation, "high": high.deviation, "weakest": weakest.deviation, "ratio": ratio}
+    numbers |= {"low": low.deviation, "high": high.deviation, "weakest": weakest.deviation, "ratio": ratio}
     because = (
         f"In calm places the noise has a deviation of {low.deviation:.3g} where values are low (around "
-        f"{low.brightness:.2g}), and of {high.deviation:.3g} where they are high (around "
-        f"{high.brightness:.2g})."
+        f"{low.brightness:.4g}), and of {high.deviation:.3g} where they are high (around "
+        f"{high.brightness:.4g})."
     )
     verdict = HOLDS if ratio >= 0.8 else FAILS if ratio < 0.6 and not evidence.correlated else UNKNOWN
     more, differ = _by_sample_and_position(evidence, numbers)
     if differ:
         verdict = FAILS
+    elif verdict == HOLDS and evidence.may_be_partly_noisy:
+        verdict, more = UNKNOWN, " But some places are busier: with noise, or with fine detail."
     elif evidence.too_quiet and not evidence.correlated and verdict == HOLDS:
         verdict = UNKNOWN
         more = (
-            f" But {evidence.quiet:.0%} of all small windows are quieter than noise of one strength would "
-            "leave them (5 %)."
+            f" But {evidence.quiet:.0%} of all small patches are quieter than the rest of the data lets "
+            "expect; with noise of one strength about 5 % would be."
         )
     return _check("isotropy", verdict, because + more, meanings, **numbers)
+
+
+def partly(evidence: Evidence, recordings: bool) -> str:
+    """Which part of the data is noisier, in words."""
+    part, floor = evidence.part, evidence.floor
+    if part is None or floor is None:
+        return ""
+    whole, of_each = ("recordings", "recording") if recordings else ("samples", "sample")
+    share = f"{part.share:.0%}" if part.share >= 0.1 else f"{part.share:.1%}"
+    where = f"About {share} of each {of_each}" if part.of_samples is False else f"About {share} of the data"
+    some = f" (some {whole} are much noisier than others)" if part.of_samples else ""
+    return (
+        f"{where} has noise of a deviation of about {part.at.deviation:.3g}{some}; in calm places elsewhere "
+        f"it is {floor.deviation:.2g}."
+    )
 
 
 def _by_sample_and_position(evidence: Evidence, numbers: dict[str, float]) -> tuple[str, bool]:
@@ -173,13 +225,16 @@ def _light_tails(evidence: Evidence) -> Check:
     kurtosis, count = at.kurtosis, len(at.places)
     # Values that neighbours share say the same thing several times.
     error = math.sqrt(24 / count) * (5 if evidence.correlated else 1)
-    because = f"The excess kurtosis of the noise is {kurtosis:.2g} ± {2 * error:.1g} (0 is Gaussian)."
+    because = (
+        f"How often extreme values occur (excess kurtosis): {kurtosis:.2g} ± {2 * error:.1g}; 0 is as in "
+        "Gaussian noise, above 1 many more."
+    )
     verdict = UNKNOWN
     # Signal that leaks in has heavy tails as well, and leaks in more where less is sure.
     limit = 2 if evidence.correlated or evidence.is_uneven else 1
     if count >= _ENOUGH and kurtosis > limit + 2 * error:
         verdict = FAILS
-        if evidence.samples_differ or evidence.positions_differ:
+        if evidence.samples_differ or evidence.positions_differ or evidence.partly_noisy:
             verdict = UNKNOWN
             because += " Noise of several strengths has outliers as well, when it is looked at together."
     elif kurtosis < 0.7 and error < 0.2:
@@ -212,96 +267,3 @@ def _independence(evidence: Evidence) -> Check:
         return _check("independence", HOLDS, because, meanings, **numbers)
     because = "No places are calm enough to tell noise that neighbours share from signal that they share."
     return _check("independence", UNKNOWN, because, meanings, **numbers)
-
-
-def sigma_of(evidence: Evidence, state: str) -> Sigma:
-    """Bring the estimators together."""
-    chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
-    calm = None
-    if floor is not None:
-        calm = Estimate(
-            floor.deviation, max(0.0, floor.deviation - 2 * floor.error), floor.deviation + 2 * floor.error
-        )
-    known = [one for one in (chen, mad, calm) if one is not None]
-    if not known or not evidence.deviation > 0:
-        why = "The samples are too few or too small for any estimate."
-        if not evidence.deviation > 0:
-            why = "All values are the same."
-        return Sigma(None, None, None, chen, mad, calm, False, why)
-    agree, why = _agreement(evidence, state)
-    value = _headline(evidence, state)
-    # What is systematic shows in how estimators differ, and is never known to be less than a few percent.
-    ends = [end for one in known for end in (one.value, one.low, one.high) if math.isfinite(end)]
-    low, high = min((1 - _SYSTEMATIC) * value, *ends), max((1 + _SYSTEMATIC) * value, *ends)
-    if evidence.correlated:
-        high = max(high, evidence.deviation)
-    if evidence.positions_differ and evidence.between_positions is not None:
-        high = max(high, evidence.between_positions.usual)  # rims are not seen
-    if state == CLEAN:
-        low, high = 0.0, max(high, noise_level(evidence) or 0.0)
-    return Sigma(value, low, high, chen, mad, calm, agree, why)
-
-
-def _headline(evidence: Evidence, state: str) -> float:
-    """The best of the estimates, of which there is one at least."""
-    chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
-    values = [one.value for one in (chen, mad) if one is not None]
-    values += [] if floor is None else [floor.deviation]
-    if floor is None:
-        return values[0]
-    if state == CLEAN:
-        return min(values)
-    if evidence.correlated or evidence.varies:
-        return noise_level(evidence) or 0.0
-    if chen is None:
-        return floor.deviation
-    # Calm places are often where values are cut off, and the noise with them.
-    if evidence.cut_off:
-        return chen.value
-    # Detail adds to both; where they hardly differ, the one that has less of it is nearer.
-    close = chen.value > 0.85 * floor.deviation
-    return min(chen.value, floor.deviation) if close else floor.deviation
-
-
-def _agreement(evidence: Evidence, state: str) -> tuple[bool, str]:
-    chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
-    if chen is None or mad is None or floor is None:
-        return False, "Not all three estimates can be made from samples so few or so small."
-    values = [chen.value, mad.value, floor.deviation]
-    if state == CLEAN and max(values) < _VISIBLE * evidence.deviation:
-        return True, "All three estimates find next to no noise."
-    if evidence.correlated:
-        if floor.deviation >= max(chen.value, mad.value):
-            return False, (
-                "chen2015 and mad see only what differs from one value to the next, and miss noise that "
-                "neighbours share: it is stronger than they say."
-            )
-        return False, (
-            "The estimates differ: where neighbours share noise each sees a part of it, and calm places are "
-            "quieter here than the rest. The largest is given."
-        )
-    if max(values) - min(values) <= 0.15 * max(values):
-        return True, "All three estimates agree to 15 %."
-    if state != CLEAN and evidence.varies:
-        where = [
-            word
-            for word, so in (
-                ("brightness", evidence.is_uneven),
-                ("sample", evidence.samples_differ),
-                ("position", evidence.positions_differ),
-            )
-            if so
-        ]
-        return False, (
-            "The three estimates differ because the noise is not equally strong everywhere (it differs by "
-            f"{' and '.join(where)}): no one number describes it, and about its root mean square is given."
-        )
-    if state == CLEAN or floor.deviation <= min(chen.value, mad.value):
-        return False, (
-            "The three estimates differ: to chen2015 and mad, detail as fine as a single value looks like "
-            "noise; calm places have least of it."
-        )
-    return False, (
-        "The three estimates differ: fine detail and outliers raise chen2015, while mad, a median, hardly "
-        "sees outliers."
-    )
