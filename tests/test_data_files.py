@@ -801,7 +801,7 @@ def test_other_files_are_not_skipped_in_silence(tmp_path):
     (tmp_path / "Thumbs.db").touch()
     read_folder(tmp_path)
     (tmp_path / "b.webp").touch()
-    with pytest.warns(DataWarning, match=r"1 files of other kinds were skipped, such as 'b\.webp'"):
+    with pytest.warns(DataWarning, match=r"1 file of another kind was skipped, such as 'b\.webp'"):
         read_folder(tmp_path)
 
 

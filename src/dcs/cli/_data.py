@@ -41,8 +41,13 @@ Data = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The directory that dcs fit wrote.")]
 Root = Annotated[Path | None, typer.Option(help="Where ROOT/NAME holds a known data set.")]
-Noise = Annotated[str | None, typer.Option(help="To add to the data, such as gaussian:0.5.")]
-DataSeed = Annotated[int, typer.Option(min=0, help="Of that noise.")]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help="Noise to add, such as gaussian:0.5; or poisson, salt_and_pepper, speckle, correlated."
+    ),
+]
+DataSeed = Annotated[int, typer.Option(min=0, help="Seed of the noise that --noise adds.")]
 Label = Annotated[
     str | None, typer.Option(help="The column of labels in a table, to set aside; none if there is none.")
 ]

@@ -13,7 +13,7 @@ def is_within(path: Path, data: str) -> bool:
 def check_output(path: Path, suffix: str, overwrite: bool, data: str) -> None:
     """Raise if a file cannot be written there, or would take the place of something."""
     if path.suffix.lower() != suffix:
-        raise ValueError(f"out must end in {suffix}, got {path}")
+        raise ValueError(f"--out must end in {suffix}, got {path}")
     if is_within(path, data):
         raise ValueError(f"{path} is the data itself, or in its folder: name another file")
     if path.exists() and not overwrite:

@@ -3,7 +3,7 @@
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,7 +47,7 @@ def inspect(
     domain: Annotated[
         Domain | None, typer.Option(help="What is looked at of recordings.  [default: spectrogram]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the masks for c and k.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the masks for c and k.")] = 0,
     noise: Noise = None,
     data_seed: DataSeed = 0,
     root: Root = None,
@@ -72,31 +72,46 @@ def inspect(
     chosen = None if loaded.rate is None else (domain or Domain.spectrogram)
     seen = _spectrograms(loaded, samples) if chosen is Domain.spectrogram else loaded
     found = look(seen, samples=samples, domain=None if chosen is None else str(chosen), seed=seed)
-    if chosen is Domain.spectrogram:
-        found = _of_all(found, len(loaded.train))
+    found = _of_all(found, loaded, noise)
     asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
     asked |= {"mixed": None if mixed is Mixed.error else str(mixed), "rate": rate, "hop": hop}
     options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
     options += ["--skip-bad"] if skip_bad else []
-    command = shlex.join(["dcs", "fit", data, "--out", _free(), *options, *found.advice.arguments])
+    source = f"./{data}" if data.startswith("-") else data  # else it would be taken for an option
+    first = ""
+    if found.offset is not None and not options and chosen is None and found.advice.ready:
+        first, source = _centre(source)
+    command = shlex.join(["dcs", "fit", source, "--out", _free("run"), *options, *found.advice.arguments])
     if not found.advice.ready:
         command = ""
-    page = _write_page(found, data, command, out, open_page)
+    page = _write_page(found, data, "\n".join(filter(None, (first, command))), out, open_page)
     if as_json:
-        about = {"data": data, **found.as_dict(), "command": command or None, "page": page}
-        typer.echo(json.dumps(about))
+        about = {"data": data, **found.as_dict(), "prepare": first or None, "command": command or None}
+        typer.echo(json.dumps({**about, "page": page}))
         return
     typer.echo("\n".join(_lines(found, data)))
     if page is not None:
         typer.echo(f"page: {page}")
+    if first:
+        typer.echo(f"first: {first}")
     if command:
         typer.echo(f"next: {command}")
 
 
-def _free() -> str:
-    """A name for the run that is not taken yet."""
-    names = ("run", *(f"run-{number}" for number in range(2, 1000)))
-    return next((name for name in names if not Path(name).exists()), "run")
+def _free(name: str, suffix: str = "") -> str:
+    """A name that is not taken yet."""
+    names = [name + suffix, *(f"{name}-{number}{suffix}" for number in range(2, 1000))]
+    return next((one for one in names if not Path(one).exists()), names[0])
+
+
+def _centre(data: str) -> tuple[str, str]:
+    """A command that subtracts the mean, and the file that it writes."""
+    out = _free("centred", ".npy")
+    code = (
+        f"import dcs, numpy as np; x = np.asarray(dcs.data.load({data!r}).train.x, 'f8'); "
+        f"np.save({out!r}, np.float32(x - x.mean()))"
+    )
+    return shlex.join(["python", "-c", code]), out
 
 
 def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
@@ -112,10 +127,14 @@ def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
     return LogMel(loaded.rate).apply(Made(loaded.name, some, rate=loaded.rate))[0]
 
 
-def _of_all(found: "Inspection", samples: int) -> "Inspection":
+def _of_all(found: "Inspection", loaded: "Dataset", noise: str | None) -> "Inspection":
+    """Say which samples they were of, and what was done to them before."""
     from dataclasses import replace
 
-    return replace(found, samples=samples)
+    notes = [] if noise is None else [f"Noise was added first, as asked for: {noise}."]
+    if loaded.test is not None:
+        notes += ["These are the samples to learn from; those of the test split are not looked at."]
+    return replace(found, samples=len(loaded.train), notes=(*notes, *found.notes))
 
 
 def _write_page(
@@ -140,12 +159,12 @@ def _write_page(
 
 def _lines(found: "Inspection", data: str) -> list[str]:
     """The answer for a terminal."""
-    from dcs.report.inspect_page import number, strength
+    from dcs.report.inspect_page import number, size, strength
 
-    shape, sigma = " x ".join(map(str, found.shape)), found.sigma
+    sigma = found.sigma
     looked = f"; {found.inspected} were looked at" if found.inspected < found.samples else ""
     lines = [
-        f"{data}: {found.samples} sample{'s' * (found.samples != 1)} of {shape}{looked}",
+        f"{data}: {found.samples} sample{'s' * (found.samples != 1)} of {size(found)}{looked}",
         *found.notes,
         "",
         found.summary,
@@ -154,8 +173,9 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     if sigma.value is not None:
         lines += [
             f"Strength of the noise (sigma, its standard deviation): {strength(sigma)}",
-            f"  chen2015 {_short(sigma.chen2015)}   mad {_short(sigma.mad)}   calm places "
-            f"{_short(sigma.calm)}",
+            f"  {_short(sigma.calm):>14}  calm places: what is not foretold where surroundings hardly differ",
+            f"  {_short(sigma.chen2015):>14}  chen2015: the smallest variances of small patches",
+            f"  {_short(sigma.mad):>14}  mad: the median size of the finest detail",
             f"  {sigma.why}",
             "",
         ]
@@ -163,12 +183,21 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     for check in found.checks:
         lines += [f"  {check.verdict:13}  {check.title}. {check.because}"]
     if found.c is not None and found.k is not None and found.c.quantiles:
-        split = found.advice.views == "split"
-        seen = "as training compares with it (a split adds noise to it)" if split else "as masking sees it"
-        lines += ["", f"Of a sample, {seen}: the median, and where nine in ten lie"]
-        for name, spread in (("signal-to-noise ratio c", found.c), ("expected cosine k", found.k)):
+        lines += ["", "Of a sample, as training sees it: the median, and where nine in ten lie"]
+        named = {
+            "signal-to-noise ratio c": (found.c, "how many times stronger than the noise"),
+            "expected cosine k": (found.k, "1 without noise, 0 for noise alone"),
+        }
+        for name, (spread, meaning) in named.items():
             q = spread.quantiles
-            lines.append(f"  {name:23}  {number(q['50'])}  ({number(q['5'])} to {number(q['95'])})")
+            between = f"({number(q['5'])} to {number(q['95'])})"
+            lines.append(f"  {name:23}  {number(q['50'])}  {between}: {meaning}")
+        lines.append(
+            "  A split adds noise to what is compared, so both are smaller than for the data itself."
+            if found.advice.views == "split"
+            else "  With masks, what differs between neighbours counts as noise, detail too: for data with "
+            "little noise both are too small."
+        )
     train = f"train with {found.advice.objective}. " if found.advice.ready else ""
     lines += ["", f"Advice: {train}{found.advice.why}"]
     lines += [f"  note: {warning}" for warning in found.advice.warnings]
@@ -176,7 +205,7 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     return lines
 
 
-def _short(estimate: "Estimate | None") -> Any:
+def _short(estimate: "Estimate | None") -> str:
     from dcs.report.inspect_page import number
 
     return "cannot be used" if estimate is None else number(estimate.value)

@@ -1,6 +1,7 @@
 """Samples that are files, one each: decoded when asked for, or all at once into memory."""
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -101,7 +102,7 @@ def sort_out(
                 check(file)
                 good.append(file)
             except (DataError, OSError) as error:
-                bad[file] = str(error)
+                bad[file] = re.split("[:;] re(?:move|place) ", str(error))[0]  # it is left out already
             advance(1)
     if bad and not good:
         raise DataError(f"none of the {len(bad)} files can be used; the first: {next(iter(bad.values()))}")
@@ -116,7 +117,8 @@ def quote(file: object) -> str:
 def unreadable(file: Path, kind: str, reason: str) -> DataError:
     """The error for a file that cannot be opened or decoded."""
     return DataError(
-        f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy"
+        f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy, or "
+        f"leave out all such files with skip_bad=True"
     )
 
 

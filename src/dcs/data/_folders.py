@@ -167,12 +167,16 @@ def _find(folder: Path) -> tuple[list[str], bool]:
             f"{min(images)!r} and {min(recordings)!r}: put them in folders of their own"
         )
     if not images and not recordings:
+        others_ = f"but {len(others)} other file{'s' * (len(others) > 1)}" if others else "nor anything else"
         raise DataError(
             f"{quote(folder)} holds no images ({', '.join(IMAGE_SUFFIXES)}) and no recordings "
-            f"({', '.join(AUDIO_SUFFIXES)}), but {len(others)} other files: check the path, or convert them"
+            f"({', '.join(AUDIO_SUFFIXES)}), {others_}: check the path, or convert them"
         )
     if others:
-        message = f"{quote(folder)}: {len(others)} files of other kinds were skipped, such as {others[0]!r}"
+        some = (
+            "1 file of another kind was" if len(others) == 1 else f"{len(others)} files of other kinds were"
+        )
+        message = f"{quote(folder)}: {some} skipped, such as {others[0]!r}"
         warnings.warn(message, DataWarning, stacklevel=4)
     return sorted(images or recordings), bool(images)
 

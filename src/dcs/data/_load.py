@@ -17,6 +17,7 @@ from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
 from dcs.data._folders import read_folder
+from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._layouts import Options
 from dcs.data._locate import obtain
@@ -165,9 +166,12 @@ def _own(
         ".parquet": lambda: _from_table(str(path), read_parquet(path, label), resident, path),
     }
     if path.suffix.lower() not in readers:
+        remedy = "convert it, or load it yourself and pass the array"
+        if path.suffix.lower() in IMAGE_SUFFIXES:
+            remedy = "put it in a folder, and name that"
         raise DataError(
             f"{path} is of no kind that is read ({', '.join((*readers, *AUDIO_SUFFIXES))}, or a folder of "
-            f"images or recordings): convert it, or load it yourself and pass the array"
+            f"images or recordings): {remedy}"
         )
     return readers[path.suffix.lower()]()
 

@@ -14,7 +14,7 @@ from dcs.inspection import FAILS, HOLDS, Check, Distribution, Estimate, Inspecti
 
 _COLOURS = {"clean": "good", "slight": "fair", "noisy": "bad", "unknown": "fair"}
 _SIGNS = {HOLDS: ("good", "✓"), FAILS: ("bad", "✗")}
-_WIDTH, _HEIGHT, _LEFT, _FOOT, _TOP = 420, 190, 46, 36, 12
+_WIDTH, _HEIGHT, _FOOT, _TOP = 420, 190, 36, 12
 _GLOSSARY = {
     "noise": "What a measurement adds by chance to what is measured: grain, hiss, counting errors.",
     "sigma (σ)": "The strength of the noise: its standard deviation, in the units of the data. About two "
@@ -80,10 +80,10 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
         versions: Of what made it, for the foot of the page.
     """
     of_all = "" if found.inspected == found.samples else f", of which {found.inspected:,} were looked at"
-    shape, noun = " × ".join(map(str, found.shape)), "sample" if found.samples == 1 else "samples"
+    noun = "sample" if found.samples == 1 else "samples"
     parts = [
         f"<h1>How noisy is it? <span>{escape(name)}</span></h1>",
-        f'<p class="quiet">{found.samples:,} {noun} of {shape} values{of_all}.</p>',
+        f'<p class="quiet">{found.samples:,} {noun} of {size(found, "×")}{of_all}.</p>',
         *(f'<p class="quiet">{escape(note)}</p>' for note in found.notes),
         f'<p class="answer {_COLOURS[found.state]}">{escape(found.summary)}</p>',
         _what_to_do(found, command),
@@ -214,9 +214,11 @@ def _figure(drawing: str, caption: str) -> str:
 def _histogram(spread: Distribution, axis: str) -> str:
     if not spread.counts:
         return _svg("", ("", ""), "", (axis, "samples"))
-    most, wide = max(spread.counts), (_WIDTH - _LEFT - 8) / len(spread.counts)
+    most = max(spread.counts)
+    left = _left(f"{most:,}")
+    wide = (_WIDTH - left - 8) / len(spread.counts)
     bars = "".join(
-        f'<rect class="bar" x="{_LEFT + number_ * wide + 0.5:.1f}" width="{wide - 1:.1f}" '
+        f'<rect class="bar" x="{left + number_ * wide + 0.5:.1f}" width="{wide - 1:.1f}" '
         f'y="{_across(count, most):.1f}" height="{_HEIGHT - _FOOT - _across(count, most):.1f}"/>'
         for number_, count in enumerate(spread.counts)
     )
@@ -227,12 +229,18 @@ def _histogram(spread: Distribution, axis: str) -> str:
 def _curve(points: Sequence[tuple[float, float]]) -> str:
     low, high = points[0][0], points[-1][0]
     most = max(strength for _, strength in points) or 1.0
-    wide = (_WIDTH - _LEFT - 8) / ((high - low) or 1.0)
-    at = [(_LEFT + (x - low) * wide, _across(y, most)) for x, y in points]
+    left = _left(number(most))
+    wide = (_WIDTH - left - 8) / ((high - low) or 1.0)
+    at = [(left + (x - low) * wide, _across(y, most)) for x, y in points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
     dots = "".join(f'<circle class="bar" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in at)
     drawn = f'<polyline class="curve" points="{line}"/>{dots}'
     return _svg(drawn, (number(low), number(high)), number(most), ("values of the data", "noise σ"))
+
+
+def _left(most: str) -> int:
+    """Where a chart begins: right of its title and its largest number."""
+    return 30 + 8 * max(2, len(most))
 
 
 def _across(value: float, most: float) -> float:
@@ -240,17 +248,17 @@ def _across(value: float, most: float) -> float:
 
 
 def _svg(drawn: str, ends: tuple[str, str], most: str, titles: tuple[str, str]) -> str:
-    foot = _HEIGHT - _FOOT
+    foot, left = _HEIGHT - _FOOT, _left(most)
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{drawn}'
-        f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{foot}" y2="{foot}"/>'
-        f'<text x="{_LEFT}" y="{foot + 18}">{ends[0]}</text>'
+        f'<line class="axis" x1="{left}" x2="{_WIDTH - 8}" y1="{foot}" y2="{foot}"/>'
+        f'<text x="{left}" y="{foot + 18}">{ends[0]}</text>'
         f'<text x="{_WIDTH - 8}" y="{foot + 18}" text-anchor="end">{ends[1]}</text>'
-        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{foot + 32}" text-anchor="middle">{titles[0]}</text>'
+        f'<text x="{(left + _WIDTH) / 2}" y="{foot + 32}" text-anchor="middle">{titles[0]}</text>'
         f'<text x="14" y="{(foot + _TOP) / 2}" text-anchor="middle" '
         f'transform="rotate(-90 14 {(foot + _TOP) / 2})">{titles[1]}</text>'
-        f'<text x="{_LEFT - 6}" y="{_TOP + 10}" text-anchor="end">{most}</text>'
-        f'<text x="{_LEFT - 6}" y="{foot}" text-anchor="end">0</text></svg>'
+        f'<text x="{left - 6}" y="{_TOP + 10}" text-anchor="end">{most}</text>'
+        f'<text x="{left - 6}" y="{foot}" text-anchor="end">0</text></svg>'
     )
 
 
@@ -259,10 +267,15 @@ def _examples(found: Inspection) -> str:
         return ""
     noisy, left = found.examples
     shown = []
-    for title, values in (("As they are", noisy), ("What surroundings do not foretell: mostly noise", left)):
+    mostly = {"clean": "mostly detail, as there is hardly any noise", "unknown": "noise, or detail"}
+    rest = f"What surroundings do not foretell: {mostly.get(found.state, 'mostly noise')}"
+    sound = found.domain == "spectrogram"
+    for title, values in (("As they are", noisy), (rest, left)):
+        values = values.transpose(1, 2).flip(1) if sound else values
         drawn = _pictures(values) if values.ndim == 3 else _signals(values)
         shown.append(f"<h3>{title}</h3><div class=strip>{drawn}</div>")
-    return f"<h2>Some samples</h2>{''.join(shown)}"
+    how = "<p class=quiet>Time goes to the right, high tones are above, bright is loud.</p>" if sound else ""
+    return f"<h2>Some samples</h2>{how}{''.join(shown)}"
 
 
 def _pictures(values: Tensor) -> str:
@@ -288,10 +301,11 @@ def _png(grey: Tensor) -> bytes:
 
 def _signals(values: Tensor) -> str:
     drawn = []
-    most = float(values.abs().max()) or 1.0
+    low, high = float(values.min()), float(values.max())
+    scale = 76 / (high - low) if high > low else 0.0
     for signal in values[:, :400]:
         step = 200 / max(1, len(signal) - 1)
-        line = " ".join(f"{i * step:.1f},{40 - 38 * float(v) / most:.1f}" for i, v in enumerate(signal))
+        line = " ".join(f"{i * step:.1f},{78 - scale * (float(v) - low):.1f}" for i, v in enumerate(signal))
         drawn.append(
             f'<svg viewBox="0 0 200 80" role="img" aria-label="a signal"><polyline class="curve" '
             f'style="stroke-width:1" points="{line}"/></svg>'
@@ -307,7 +321,18 @@ def strength(sigma: Sigma) -> str:
         return "too small to be seen"
     if sigma.value < 0.01 * sigma.high:
         return f"next to nothing, at most {number(sigma.high)}"
+    if sigma.at_least:
+        return f"at least {number(sigma.value)}, and at most {number(sigma.high)}"
+    if sigma.low == 0:
+        return f"at most {number(sigma.high)}"
     return f"{number(sigma.value)}, most likely between {number(sigma.low)} and {number(sigma.high)}"
+
+
+def size(found: Inspection, times: str = "x") -> str:
+    """Of a sample, in words."""
+    if found.domain == "spectrogram" and len(found.shape) == 2:
+        return f"{found.shape[0]} frames {times} {found.shape[1]} bands"
+    return f" {times} ".join(map(str, found.shape)) + (" values" if times == "×" else "")
 
 
 def number(value: float | None) -> str:
