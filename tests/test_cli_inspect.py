@@ -1,12 +1,15 @@
 """`dcs inspect` as a user drives it, and its page."""
 
+import base64
 import html.parser
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -16,8 +19,8 @@ import torch
 from PIL import Image
 
 from dcs import noise
-from dcs.inspection import inspect
-from dcs.report.inspect_page import _png, render
+from dcs.inspection import Sigma, inspect
+from dcs.report.inspect_page import _png, _signals, render, strength
 from test_cli_fit import dcs, inside
 from test_inspection import smooth_images, some_digits
 
@@ -189,6 +192,51 @@ def test_ten_thousand_images_take_seconds(tmp_path):
     assert time.process_time() - begin < 30
 
 
+def test_a_name_like_an_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("-x.npy", noise.add(smooth_images(4), "gaussian", 0.3, 1).numpy())
+    result = inside("inspect", "--", "-x.npy")
+    assert shlex.split(result.stdout.splitlines()[-1])[1:4] == ["dcs", "fit", "./-x.npy"]
+
+
+def test_an_offset_is_taken_out_by_the_command_that_is_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = 50 + noise.add(smooth_images(4), "gaussian", 0.3, 1)
+    np.save("x.npy", x.numpy())
+    told = json.loads(inside("inspect", "x.npy", "--json").stdout)
+    python, flag, code = shlex.split(told["prepare"])
+    assert (python, flag) == ("python", "-c")
+    exec(code, {})  # noqa: S102
+    np.testing.assert_allclose(np.load("centred.npy"), (x - x.mean()).numpy(), atol=1e-4)
+    assert told["command"].startswith("dcs fit centred.npy ")
+    assert "subtract the mean" in told["summary"]
+    again = inside("inspect", "x.npy").stdout.splitlines()
+    assert again[-2].startswith("first: python -c ")
+    assert again[-1].startswith("next: dcs fit centred-2.npy ")  # nothing is overwritten
+
+
+def test_it_says_what_was_looked_at():
+    printed = inside("inspect", "digits", "--noise", "gaussian:0.3").stdout
+    assert "Noise was added first, as asked for: gaussian:0.3." in printed
+    assert "those of the test split are not looked at" in printed
+
+
+def test_errors_name_options_and_remedies(photos, tmp_path):
+    picture = next(photos.glob("*.png"))
+    assert "put it in a folder" in inside("inspect", picture).stderr
+    assert "--skip-bad means nothing for digits" in inside("inspect", "digits", "--skip-bad").stderr
+    assert "--out must end in" in inside("inspect", photos, "--out", tmp_path / "x.txt").stderr
+    (tmp_path / "none").mkdir()
+    assert "nor anything else" in inside("inspect", tmp_path / "none").stderr
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    (folder / "bad.png").write_bytes(b"no picture")
+    assert "leave out all such files with --skip-bad" in inside("inspect", folder).stderr
+    with pytest.warns(UserWarning, match="are bad and were skipped") as warned:
+        inside("inspect", folder, "--skip-bad")
+    assert not any("remove it" in str(one.message) for one in warned)
+
+
 # --- the page
 
 
@@ -289,6 +337,49 @@ def test_the_histograms_are_drawn_to_scale():
     assert len(heights) == len(counts)
     for some, drawn in ((found.c.counts, heights[:24]), (found.k.counts, heights[24:])):
         np.testing.assert_allclose(np.array(drawn) / max(drawn), np.array(some) / max(some), atol=1e-3)
+
+
+def test_charts_leave_room_for_their_largest_number():
+    found = inspect(1e6 * noise.add(smooth_images(3), "gaussian", 0.1, 1))
+    page = render(found, "x", "y").decode()
+    largest = [
+        (float(at), text)
+        for at, text in re.findall(r'<text x="([\d.]+)" y="22" text-anchor="end">([^<]*)</text>', page)
+    ]
+    assert "e+05" in largest[0][1]
+    for at, text in largest:
+        assert at - 7.6 * len(text) > 20  # where the title ends; digits of 12 px are up to 7.6 px wide
+
+
+def test_signals_far_from_zero_can_be_seen():
+    drawn = _signals(torch.sin(torch.linspace(0, 9, 80)).expand(2, 80) + 293)
+    heights = [float(point.split(",")[1]) for point in re.findall(r"[\d.]+,[\d.]+", drawn)]
+    assert (min(heights), max(heights)) == (pytest.approx(2, abs=0.2), pytest.approx(78, abs=0.2))
+
+
+def test_spectrograms_stand_upright():
+    found = inspect(DATA["gaussian"]())
+    noisy = torch.zeros(1, 3, 2)
+    noisy[0, 2, 0] = 1  # the last frame, the lowest band
+    shown = replace(found, domain="spectrogram", shape=(3, 2), examples=(noisy, noisy))
+    page = render(shown, "x", "y").decode()
+    with Image.open(io.BytesIO(base64.b64decode(page.split("base64,")[1].split('"')[0]))) as image:
+        assert image.size == (3, 2)
+        assert np.asarray(image).tolist() == [[0, 0, 0], [0, 0, 255]]
+    assert "Time goes to the right" in page
+    assert "3 frames × 2 bands" in page
+
+
+def test_what_is_left_of_clean_samples_is_not_called_noise():
+    assert "mostly detail" in Reader(render(inspect(DATA["clean"]()), "x", "y").decode()).text
+    assert "mostly noise" in Reader(render(inspect(DATA["gaussian"]()), "x", "y").decode()).text
+
+
+def test_words_for_sigma():
+    known = Sigma(0.3, 0.28, 0.32, None, None, None, True, "")
+    assert strength(known) == "0.3, most likely between 0.28 and 0.32"
+    assert strength(replace(known, low=0.0)) == "at most 0.32"
+    assert strength(replace(known, at_least=True)) == "at least 0.3, and at most 0.32"
 
 
 ROOT = Path(__file__).parents[1]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +14,14 @@ from sklearn.datasets import load_digits
 import dcs
 from dcs import noise
 from dcs.inspection import FAILS, HOLDS, UNKNOWN, inspect
+from dcs.inspection._advice import advise
+from dcs.inspection._evidence import gather
+from dcs.inspection._parts import Part
 from dcs.inspection._reading import in_order
-from dcs.inspection._residuals import levels, likeness, residuals
+from dcs.inspection._residuals import Level, levels, likeness, residuals
+from dcs.inspection._sigma import sigma_of
+from dcs.inspection._summary import summarise
+from dcs.inspection._verdicts import checks, state_of
 
 DIGITS = torch.tensor(load_digits().images / 16).float()
 DRAWS, RIGHT = 20, 18
@@ -152,7 +159,126 @@ def test_noise_that_differs_between_samples():
     mixed = torch.cat([noise.add(x[:30], "gaussian", 0.5, 1), noise.add(x[30:], "gaussian", 0.05, 1)])
     check = inspect(mixed)["isotropy"]
     assert check.verdict == FAILS
-    assert "some samples are much quieter" in check.because
+    assert "some samples are much noisier" in check.because
+
+
+def waves(n=300, length=100):
+    """Slow sines of random frequency and phase."""
+    t, draw = torch.linspace(0, 1, length), torch.rand(2, n, 1, generator=seeded(n))
+    return torch.sin(2 * math.pi * ((1 + 3 * draw[0]) * t + draw[1]))
+
+
+def some_samples(x, share, sigma):
+    """The deviation of the noise where only the first samples have any."""
+    return sigma * (torch.arange(len(x)) < share * len(x)).reshape(-1, *[1] * (x.ndim - 1))
+
+
+def middle_quarter(x, sigma):
+    inside = (torch.arange(x.shape[-1]) - x.shape[-1] / 2).abs() < x.shape[-1] / 4
+    return sigma * (inside[:, None] & inside).expand(x.shape)
+
+
+PARTLY_NOISY = {
+    "two in five signals": (waves, lambda x: some_samples(x, 0.4, 0.5)),
+    "one in ten signals": (lambda: waves(500), lambda x: some_samples(x, 0.1, 0.5)),
+    "one in ten pictures": (lambda: smooth_images(8, n=60), lambda x: some_samples(x, 0.1, 0.3)),
+    "a quarter of each picture": (lambda: smooth_images(8, n=60), lambda x: middle_quarter(x, 0.2)),
+    "one in five drawings": (lambda: strokes(8, n=200), lambda x: some_samples(x, 0.2, 0.4)),
+}
+
+
+@pytest.mark.parametrize("faint", [0, 0.02])
+@pytest.mark.parametrize("kind", PARTLY_NOISY)
+def test_noise_in_a_part_of_the_data_only(kind, faint):
+    images, strength = PARTLY_NOISY[kind]
+    at = strength(images()).float().clamp(min=faint)
+    found = inspect(at_positions(images(), at, 1))
+    assert found.state in ("slight", "noisy")
+    assert found.summary.startswith("Partly noisy")
+    assert (found.advice.objective, found.advice.views) == ("dcs", "blind_spot")
+    assert found["isotropy"].verdict == FAILS
+    assert ("of each sample" if "each" in kind else "some samples are much") in found["isotropy"].because
+    assert [check.name for check in found.checks if check.verdict == FAILS] == ["isotropy"]
+    rms = float(at.expand(images().shape).square().mean().sqrt())
+    assert found.sigma.value == pytest.approx(rms, rel=0.2)
+    assert found.sigma.high >= float(at.max())
+
+
+def test_what_may_be_noise_or_detail_is_not_called_clean():
+    evidence = gather(smooth_images(3), 2)
+    at = Level(0.5, 0.1, 0.0, torch.arange(2000))
+    perhaps = replace(evidence, part=Part(0.2, at, (0.4, 0.2, 0.1), True, False, False))
+    state, ratio = state_of(perhaps)
+    assert (state_of(evidence)[0], state) == ("clean", "unknown")
+    assert summarise(state, ratio, perhaps).startswith("Cannot tell: calm places are clean, but about 20%")
+    assert sigma_of(perhaps, state).low == 0
+    advice = advise(perhaps, state, checks(perhaps, state), sigma_of(perhaps, state), 1600, None)
+    assert advice.objective == "dcs"
+    assert "mse" in advice.warnings[0]
+
+
+def test_detail_is_no_noisier_part():
+    for x in (strokes(5), strokes(6, n=300), smooth_images(5), noise.add(strokes(5), "gaussian", 0.3, 1)):
+        assert gather(x, 2).part is None
+
+
+def test_an_offset_hides_no_noise():
+    x = (5 * waves(500)).double()
+    x = x + 3 * torch.randn(x.shape, generator=seeded(1), dtype=x.dtype)
+    plain, moved = inspect(x), inspect(x + 293)
+    assert {check.verdict for check in moved.checks} == {HOLDS}
+    assert moved.sigma.value == pytest.approx(3, rel=0.1)
+    assert (moved.state, moved.snr) == ("noisy", pytest.approx(plain.snr, rel=1e-3))
+    assert (plain.offset, moved.offset) == (None, pytest.approx(293, abs=1))
+    assert moved.summary.endswith("subtract the mean first.")
+    assert "x - x.mean()" in moved.notes[-1]
+    assert moved.k.quantiles["5"] > 0.99  # as the note says
+    assert plain.notes == ()
+
+
+def test_hardly_any_signal():
+    found = inspect(torch.randn(100, 32, 32, generator=seeded(0)))
+    assert found.summary.startswith("Nearly all noise: hardly any signal")
+
+
+def test_dead_pixels_on_an_empty_ground():
+    found = inspect(noise.add(strokes(7, n=300), "salt_and_pepper", 0.1, 1))
+    assert found["light_tails"].verdict == FAILS
+    assert "dead pixels" in found["light_tails"].meaning
+    assert "photon" not in found["isotropy"].meaning
+
+
+def test_photon_counts_are_spoken_of_where_noise_grows_with_brightness():
+    assert "photon" in inspect(noise.add(smooth_images(7), "poisson", 0.3, 1))["isotropy"].meaning
+    assert "photon" not in inspect(at_positions(smooth_images(7), across(40), 1))["isotropy"].meaning
+
+
+def test_intervals_where_little_is_known():
+    one = inspect(noise.add(smooth_images(9, n=1, side=200), "gaussian", 0.2, 1)).sigma
+    assert one.agree
+    assert 0.9 * one.value < one.low < one.high < 1.1 * one.value
+    x = torch.rand(40, 2, 2, generator=seeded(0))
+    few = inspect(x)
+    assert (few.state, few.sigma.low) == ("unknown", 0)
+    assert few.sigma.high >= float(x.std())
+
+
+def test_where_neighbours_share_noise_sigma_is_a_lower_bound():
+    found = inspect(noise.add(smooth_images(4), "correlated", 0.3, 1))
+    assert found.sigma.at_least
+    assert "at most about" in found.summary
+    assert not inspect(noise.add(smooth_images(4), "gaussian", 0.3, 1)).sigma.at_least
+
+
+def test_words_on_estimates_fit_the_numbers():
+    hiss = dcs.data.Split(0.1 * torch.randn(12, 16_000, generator=seeded(1)))
+    spectrograms = dcs.data.LogMel(16_000).apply(dcs.data.Dataset("x", hiss, rate=16_000))[0]
+    found = inspect(spectrograms, domain="spectrogram")
+    sigma = found.sigma
+    if sigma.chen2015.value < min(sigma.mad.value, sigma.calm.value):
+        assert "raise chen2015" not in sigma.why
+    assert "brightness" not in sigma.why
+    assert "photon" not in found["isotropy"].meaning
 
 
 def at_positions(images, strength, seed):

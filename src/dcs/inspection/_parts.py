@@ -83,12 +83,12 @@ def noisier_part(
     kurtosis = float(values.pow(4).mean()) / deviation**4 - 3
     bright = torch.stack([cell.flatten(1).mean(1) for cell in _cells(foretold)], 1)
     together = torch.corrcoef(torch.stack([bright.flatten(), loud.double().flatten()]))[0, 1]
-    by_sample, by_cell = float(loud.double().mean(1).var()), float(loud.double().mean(0).var())
+    by_sample, by_cell = (float(loud.double().mean(axis).var(correction=0)) for axis in (1, 0))
     return Part(
         share=float(mask.double().mean()),
         at=Level(float(foretold[mask].mean()), deviation, kurtosis, mask.flatten().nonzero().squeeze(1)),
         like=(_likeness(far, 1), _likeness(far, 2), _likeness(far, 3)),
-        of_samples=by_sample > by_cell if whole and loud.shape[1] > 1 else (True if whole else None),
+        of_samples=by_sample > by_cell if whole else None,
         sure=ratio <= _NOISE[0] and swing >= _NOISE[1],
         by_brightness=abs(float(together)) > 0.5,
     )

@@ -23,7 +23,12 @@ def note_offset(evidence: Evidence) -> str:
 
 
 def summarise(state: str, ratio: float | None, evidence: Evidence) -> str:
-    """Say how noisy the data is."""
+    """Say how noisy the data is, and whether an offset hides it."""
+    offset = " A large constant offset dwarfs both: subtract the mean first." * has_offset(evidence)
+    return _how_noisy(state, ratio, evidence) + offset
+
+
+def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
     if not evidence.ordered:
         return (
             "Cannot tell: neighbouring columns are no more alike than others, so they seem to have no "
