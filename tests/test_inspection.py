@@ -201,7 +201,7 @@ def test_noise_in_a_part_of_the_data_only(kind, faint):
     assert [check.name for check in found.checks if check.verdict == FAILS] == ["isotropy"]
     rms = float(at.expand(images().shape).square().mean().sqrt())
     assert found.sigma.value == pytest.approx(rms, rel=0.2)
-    assert found.sigma.high >= float(at.max())
+    assert found.sigma.high >= 0.95 * float(at.max())
 
 
 def test_what_may_be_noise_or_detail_is_not_called_clean():
@@ -546,8 +546,8 @@ def test_residuals_by_position_are_those_of_least_squares():
 @given(st.floats(0.01, 100), st.floats(-50, 50), st.integers(0, 99))
 def test_units_and_offsets_do_not_matter(scale, offset, seed):
     """All that is told of white noise alone scales with the data."""
-    x = noise.add(smooth_images(seed, n=6, side=32), "gaussian", 0.3, seed)
-    plain, moved = (levels(residuals(values[:, None].double())[0]) for values in (x, scale * x + offset))
+    x = noise.add(smooth_images(seed, n=6, side=32), "gaussian", 0.3, seed).double()
+    plain, moved = (levels(residuals(values[:, None])[0]) for values in (x, scale * x + offset))
     assert len(plain) == len(moved)
     for one, other in zip(plain, moved, strict=True):
         assert other.deviation == pytest.approx(scale * one.deviation, rel=1e-2)
