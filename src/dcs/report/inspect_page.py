@@ -192,7 +192,8 @@ def _spreads(found: Inspection) -> str:
     drawn = "".join(_figure(_histogram(one, axis), _caption(one, text)) for one, text, axis in figures)
     return (
         "<h2>How noisy is each sample?</h2><p>In training, two noisy versions of a sample are compared in "
-        f"about {found.dim:.0f} of its values.{masked}</p>"
+        f"about {found.dim:.0f} of its values. Unlike in the answer above, the mean of all values counts as "
+        f"signal here.{masked}</p>"
         f'<div class="grid">{drawn}</div>'
     )
 
