@@ -193,11 +193,13 @@ def _lines(found: "Inspection", data: str) -> list[str]:
             between = f"({number(q['5'])} to {number(q['95'])})"
             lines.append(f"  {name:23}  {number(q['50'])}  {between}: {meaning}")
         lines.append(
-            "  Unlike above, the mean of all values counts as signal here; and a split adds noise, which makes "
-            "both smaller."
-            if found.advice.views == "split"
-            else "  Unlike above, the mean of all values counts as signal here; and with masks all that differs "
-            "between neighbours counts as noise, detail too: for data with little noise both are too small."
+            "  Unlike above, the mean of all values counts as signal here; and "
+            + (
+                "a split adds noise, which makes both smaller."
+                if found.advice.views == "split"
+                else "with masks all that differs between neighbours counts as noise, detail too: for data "
+                "with little noise both are too small."
+            )
         )
     train = f"train with {found.advice.objective}. " if found.advice.ready else ""
     lines += ["", f"Advice: {train}{found.advice.why}"]
