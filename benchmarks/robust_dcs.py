@@ -234,8 +234,9 @@ def table(arguments: argparse.Namespace) -> None:
             compared[name, sigma] = [c for c in (compare(found), compare(found, (SAME_VIEWS,))) if c]
             if compared[name, sigma]:
                 print(f"- σ = {sigma}: " + "; ".join(map(str, dict.fromkeys(compared[name, sigma]))))
-    summarise(compared)
-    against_each(cells)
+    if any(compared.values()):
+        summarise(compared)
+        against_each(cells)
 
 
 def summarise(compared: dict[tuple[str, float], list[Comparison]]) -> None:

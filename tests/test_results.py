@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -14,7 +16,8 @@ def printed(script, *arguments):
     return result.stdout.strip()
 
 
-def test_the_page_on_robust_dcs_has_the_tables_of_its_file():
-    tables = printed("robust_dcs.py", "table", "results/robust-dcs.jsonl")
+@pytest.mark.parametrize("name", ["robust-dcs", "robust-choices"])
+def test_the_page_on_robust_dcs_has_the_tables_of_its_files(name):
+    tables = printed("robust_dcs.py", "table", f"results/{name}.jsonl")
     assert "### digits" in tables
     assert tables in (ROOT / "results" / "robust-dcs.md").read_text()
