@@ -491,6 +491,32 @@ def test_a_model_without_parameters_is_refused():
         train(nn.Identity(), objectives.MSE(), digits(8), read_config(SMALL))
 
 
+class FirstIsBest(objectives.Objective):
+    """Is best with the weights that training begins with, on which it makes no demands."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def compute(self, model, batch):
+        if torch.is_grad_enabled():
+            return (model(batch.x) - batch.x).square().mean()
+        self.calls += 1
+        return torch.tensor(float(self.calls))
+
+
+def test_collapse_is_told_of_the_weights_that_are_kept():
+    rates = {"learning_rate": 1e-2, "warmup_epochs": 30}
+    model, _, config = setup(digits(200), max_epochs=40, patience=39, validation=0.1, **rates)
+    with torch.no_grad():  # all features alike at first, as on the plateau before features form
+        last = [layer for layer in model.encoder.modules() if isinstance(layer, nn.Linear)][-1]
+        last.weight.mul_(1e-3)
+        last.bias.fill_(1)
+    with pytest.warns(TrainingWarning, match="features have collapsed"):
+        history = train(model, FirstIsBest(), digits(200), config)
+    assert history[-1]["feature_spread"] > 0.05
+
+
 def test_collapse_is_told_with_a_remedy():
     x = torch.ones(64, 8, 8) + 1e-3 * torch.randn(64, 8, 8, generator=seeded())
     with pytest.warns(TrainingWarning, match=r"features have collapsed.*lower learning_rate") as caught:

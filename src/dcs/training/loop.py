@@ -262,6 +262,11 @@ class _Trainer:
             stop = at.epoch - at.best_epoch >= config.patience
         last = at.epoch + 1 >= config.max_epochs
         if (last or stop) and self.accelerator.is_main_process:
+            if (
+                self.best is not None and at.best_epoch < at.epoch
+            ):  # other weights are kept than were measured
+                with _as_kept(self.network, self.best, self.objective):
+                    spread = feature_spread(self.network, self.objective.inputs(self.watched))
             found = concerns(spread, statistics)
             steps = (at.epoch + 1) * len(self.batches)
             if config.max_epochs >= 50 and at.best_epoch >= 0.9 * config.max_epochs:

@@ -84,7 +84,8 @@ def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
     if spread < COLLAPSED:
         found.append(
             f"the features have collapsed: their directions spread {spread:.3f} of what random ones would; "
-            f"lower learning_rate, mask more entries (masking rho), or check that samples differ"
+            f"lower learning_rate, train longer (max_epochs, patience), mask more entries if any are masked "
+            f"(masking rho), subtract what all samples have in common, or check that they differ"
         )
     if statistics.get("projection_spread", 1) < COLLAPSED:
         found.append(
