@@ -54,7 +54,10 @@ def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
     if evidence.part is not None and evidence.part.sure:
         which = "some samples are" if evidence.part.of_samples else "a part of each sample is"
         which = "some places are" if evidence.part.of_samples is None else which
-        return f"Partly noisy: {which} much noisier than the rest. dCS can help there (on average {about})."
+        return (
+            f"Partly noisy: {which} much noisier than the rest, unless detail as fine as single values, such "
+            f"as foliage, looks like it. dCS can help there (on average {about})."
+        )
     if ratio < _HARDLY:
         return (
             f"Nearly all noise: hardly any signal can be seen (it is about {times} times as strong as the "

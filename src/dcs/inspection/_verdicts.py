@@ -185,7 +185,7 @@ def partly(evidence: Evidence, recordings: bool) -> str:
     some = f" (some {whole} are much noisier than others)" if part.of_samples else ""
     return (
         f"{where} has noise of a deviation of about {part.at.deviation:.3g}{some}; in calm places elsewhere "
-        f"it is {floor.deviation:.2g}."
+        f"it is {floor.deviation:.2g}. Detail as fine as single values, such as foliage, looks the same."
     )
 
 

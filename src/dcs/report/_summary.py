@@ -145,7 +145,10 @@ def _verdict(spread: float, *, early: bool) -> str:
             f"they hardly tell samples apart{' yet' if early else ''}; below {COLLAPSED:g} they are all alike"
         )
     if early:
-        return "they are not spread out yet, as is usual early in training"
+        return (
+            "they are not spread out yet, as is usual early in training; if that does not change with more "
+            "epochs, the network has learnt nothing, and dcs inspect may say why"
+        )
     return f"below {COLLAPSED:g} they have collapsed, and tell samples apart no longer"
 
 

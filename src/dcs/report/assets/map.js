@@ -18,7 +18,7 @@ class FeatureMap {
     this.canvas = element("canvas", {
       tabindex: 0, role: "application", "aria-roledescription": "map",
       "aria-label": `Map of ${this.count} samples. Arrow keys go from sample to sample, Enter lists the nearest ` +
-        "ones, plus and minus zoom, 0 shows all, Escape ends a choice.",
+        "ones, plus and minus zoom, 0 shows all, Escape ends a choice and hides the picture.",
     });
     this.layer = element("canvas");
     this.tip = element("div", { class: "tip", hidden: true });

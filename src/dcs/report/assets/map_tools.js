@@ -9,7 +9,7 @@ const MAP_HINTS = [
   "With Lasso, draw a line round samples to list them. Of several runs on the same data, the same samples are " +
     "marked on all maps.",
   "By keyboard: arrows go from sample to sample, Enter lists its nearest, + and − zoom, 0 shows all, Escape ends " +
-    "a choice.",
+    "a choice and hides the picture.",
   "The wheel zooms once the map was clicked, or with Ctrl; what was enlarged can be dragged.",
 ];
 
@@ -265,7 +265,7 @@ class MapTools {
       "-": () => this.zoom(1 / 1.5),
       0: () => this.zoom(0),
       Enter: near,
-      Escape: () => this.end(""),
+      Escape: () => { this.end(""); map.hide(); },
     };
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
