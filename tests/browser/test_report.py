@@ -381,6 +381,7 @@ def test_all_of_the_map_works_by_keyboard(show, report):
     page.keyboard.press("+")
     assert page.evaluate("maps[0].view.zoom") == 1.5
     page.keyboard.press("0")
+    page.keyboard.press("ArrowLeft")
     assert page.locator(".tip").is_visible()
     page.keyboard.press("Escape")
     assert page.locator(".tip").is_hidden()
