@@ -179,7 +179,11 @@ def key_of(line: dict[str, Any]) -> tuple[Any, ...]:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The results so far."""
-    return [json.loads(text) for text in path.read_text().splitlines()]
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    for number, line in enumerate(lines, 1):
+        if not {"dataset", "sigma", "method", "seed", "validation", "accuracy"} <= line.keys():
+            raise ValueError(f"{path}, line {number}, is no result of this script: name another file")
+    return lines
 
 
 def run_all(arguments: argparse.Namespace) -> None:

@@ -46,7 +46,7 @@ def main() -> None:
 def _as_options(text: str) -> str:
     """Advice on arguments in Python, as options: mixed="crop" becomes --mixed crop."""
     text = text.replace("label=False", "--label none").replace("label=...", "--label")
-    text = text.replace("skip_bad=True", "--skip-bad").replace("or a shorter frame", "or --domain waveform")
+    text = text.replace("skip_bad=True", "--skip-bad")
     text = re.sub(r"[\w-]+ \(--([\w-]+)\)", r"--\1", text)  # such as: part (--part)
     text = re.sub(
         r"^(\w+) means nothing for", lambda found: f"--{found[1].replace('_', '-')} means nothing for", text

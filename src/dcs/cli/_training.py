@@ -1,6 +1,5 @@
 """What `dcs fit` does once it knows what is wanted."""
 
-import hashlib
 import sys
 import time
 from collections.abc import Sequence
@@ -10,14 +9,13 @@ from typing import Any, Self
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 from dcs.data import Dataset, LogMel, Samples
 from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.processes import is_main, leave
-from dcs.training.run import CONFIG
+from dcs.training.run import CONFIG, fingerprint
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -152,10 +150,3 @@ def estimate(data: Dataset, config: TrainingConfig) -> dict[str, float]:
         # Weights, gradients and Adam's two averages; the data; and what passes through the network.
         "about_megabytes": round((16 * parameters + held + 40 * some.numel()) / 1e6, 1),
     }
-
-
-def fingerprint(x: Tensor | Samples) -> str:
-    """Tells one set of data from another: by all of it or, where it is not in memory, by 256 samples."""
-    if isinstance(x, Samples):
-        x = x.read(range(0, x.shape[0], -(-x.shape[0] // 256)))
-    return hashlib.sha256(x.contiguous().cpu().float().numpy().data).hexdigest()[:16]

@@ -232,7 +232,7 @@ class LogMel:
         if x.shape[1] < self._frame:
             raise ValueError(
                 f"x has {x.shape[1]} samples, which is less than a frame of {self.frame}: use longer "
-                f"recordings or a shorter frame"
+                f"recordings, a shorter frame, or waveforms in place of spectrograms"
             )
 
     def _statistic(self, name: str, like: Tensor) -> Tensor:

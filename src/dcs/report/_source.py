@@ -11,11 +11,11 @@ import typer
 from torch import Tensor
 
 from dcs.cli._data import Mixed, Reading, as_trained, load_data
-from dcs.cli._training import fingerprint
 from dcs.data import Dataset, Samples, Split
 from dcs.data._labels import read_labels
 from dcs.report._runs import Run
 from dcs.training import RunError
+from dcs.training.run import fingerprint
 
 
 class Shown(NamedTuple):
