@@ -281,7 +281,7 @@ def test_a_known_data_set_with_noise(tmp_path):
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert answer["epochs"] == 1
-    assert answer["views"].startswith("samples are split: noise of deviation 0.3")
+    assert answer["views"].startswith("samples are split, as for noise of deviation 0.3")
     assert answer["made_of"] == json.loads((tmp_path / "r/config.json").read_text())["made_of"]
     assert "ChosenViews(sigma=0.3" in answer["made_of"]
     assert "ChosenViews(sigma=0.3" in repr(library.load(tmp_path / "r").objective_)

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from dcs import demo, objectives
+from dcs import DenoisingEncoder, demo, objectives
 from dcs.training.meters import feature_spread
 
 SEEDS, EPOCHS = 4, 120  # 600 steps
@@ -33,6 +33,15 @@ def test_the_default_holds_its_ground(sigma, at_least):
     for make in (objectives.Cosine, lambda: objectives.Noise2Void(objectives.ChosenViews())):
         theirs, _ = fitted(make, sigma)
         assert not is_worse(ours, theirs)
+
+
+def test_early_stopping_waits_for_features():
+    """Settings of `dcs fit`. The loss is level for long before features form; the lowest of it came early."""
+    train, test = demo.load(0.7, 0)
+    settings = {"max_epochs": 600, "patience": 40, "validation": 0.1, "random_state": 0}
+    encoder = DenoisingEncoder(network_options={"hidden": (128, 128, 128)}, **settings).fit(train.noisy)
+    assert demo.accuracy(encoder.network_.encode, train, test) > 40
+    assert feature_spread(encoder.network_, test.noisy) > 0.4
 
 
 def test_the_literal_algorithm_would_be_found_out():

@@ -88,7 +88,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         weight_decay: Of AdamW; 0 is plain Adam.
         clip_norm: Largest norm of the gradient.
         validation: Share of the samples held out.
-        patience: Epochs without a better held-out loss before stopping; the best weights are kept.
+        patience: Epochs of a clearly higher held-out loss before stopping; the latest weights that are not
+            clearly worse than the best are kept.
         ema: Decay of the average of weights that is kept, over fewer steps at first.
         precision: Of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
         compile: Whether to compile the network for training.

@@ -81,7 +81,7 @@ def fit(
         int | None, typer.Option(min=0, help="At most.  [default: enough, with early stopping]")
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Epochs without a better held-out loss before stopping.")
+        int | None, typer.Option(min=1, help="Epochs of a clearly higher held-out loss before stopping.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Samples a step.  [default: 256]")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of Adam.  [default: 0.001]")] = None,
@@ -197,7 +197,7 @@ def fit(
         plural = "" if result["epochs"] == 1 else "s"
         typer.echo(f"{out} is finished after {result['epochs']} epoch{plural}{loss}")
         if result["views"] is not None:
-            typer.echo(result["views"])
+            typer.echo(f"{result['views']} (dcs inspect looks closer)")
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
         asked["mixed"] = None if mixed is Mixed.error else str(mixed)
         if loaded.rate is not None:  # the run knows how recordings were read

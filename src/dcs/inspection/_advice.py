@@ -11,6 +11,7 @@ from dcs.inspection._verdicts import CLEAN, NO_ANSWER
 from dcs.masking import AmplitudeNeighbors, BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives import DenoisingCosine
+from dcs.objectives.views import LEAST_NOISE
 
 _SHARES = (5, 25, 50, 75, 95)
 _BARS = 24
@@ -126,7 +127,7 @@ def for_small(entries: int) -> Advice:
 
 def _can_be_split(evidence: Evidence, state: str) -> bool:
     """Whether one σ describes the noise, by the rule of training, and that σ is more than nothing."""
-    visible = _chen(evidence) > 0.05 * evidence.deviation
+    visible = _chen(evidence) > LEAST_NOISE * evidence.deviation
     usable = state != NO_ANSWER and not evidence.correlated and visible
     return usable and evidence.quiet is not None and not evidence.too_quiet
 

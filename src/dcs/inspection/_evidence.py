@@ -220,6 +220,7 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
     chen = _estimate(x, lambda some: estimate_sigma(some, ndim=ndim))
     mad = _estimate(x, lambda some: estimate_sigma(some, "mad", ndim=ndim))
     quiet = None if chen is None or not chen.value > 0 else quiet_share(x, chen.value, ndim=ndim)
+    quiet = None if quiet is None or math.isnan(quiet) else quiet
     try:
         near, far, by_position = residuals(images)
     except ValueError:

@@ -125,7 +125,7 @@ class Inspection:
         snr: About how many times stronger the signal is than the noise; None if unknown.
         sigma: The strength of the noise.
         noise_by_brightness: Of calm places: the brightness, and the noise's deviation there.
-        quiet_share: See `dcs.noise.quiet_share`; None without an estimate of σ.
+        quiet_share: See `dcs.noise.quiet_share`; None without an estimate of σ, or if samples are too small.
         checks: The assumptions.
         c: ĉ of the samples, for the recommended views; None if they cannot be made.
         k: The expected cosine that belongs to it.

@@ -119,7 +119,7 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
         ndim: As for `estimate_sigma`.
 
     Returns:
-        The share, from 0 to 1; 0 where samples are smaller than a window.
+        The share, from 0 to 1; NaN where samples are smaller than a window.
 
     Example:
         >>> noise = 0.3 * torch.randn(20, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -136,7 +136,7 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
     side = 3 if len(space) == 2 else 5
     entries = side ** len(space)
     if min(space) < side:
-        return 0.0
+        return math.nan
     most = sigma**2 * float(chdtri(entries - 1, 0.95)) / (entries - 1)
     quiet = count = 0
     for part in images.split(max(1, _CHUNK // (entries * images[0].numel()))):

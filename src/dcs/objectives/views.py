@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
 
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
+LEAST_NOISE = 0.05  # of the deviation of the data: less is no noise to speak of
 
 
 class ChosenViews(GaussianSplit):
@@ -17,8 +18,9 @@ class ChosenViews(GaussianSplit):
 
     A split (`GaussianSplit`) compares all entries and adds no blind spots, but needs σ; a mask needs none.
     `estimate` looks at the data: where `dcs.noise.quiet_share` finds more than 15 % of all windows too quiet
-    for white noise of the estimated σ, or where data is too little to tell, sigma is 0, for masks. Before
-    `estimate` was called, which training does, entries are masked, too.
+    for white noise of the estimated σ, where σ is below a twentieth of the data's deviation, or where data is
+    too little to tell, sigma is 0, for masks. Before `estimate` was called, which training does, entries are
+    masked, too.
 
     Args:
         alpha: See `GaussianSplit`.
@@ -43,7 +45,8 @@ class ChosenViews(GaussianSplit):
     def describe(self) -> str:
         """Say in words what was chosen."""
         if self.splits:
-            return f"samples are split: noise of deviation {self.sigma.item():.3g}, equally strong everywhere"
+            level = f"{self.sigma.item():.3g}"
+            return f"samples are split, as for noise of deviation {level} that is equally strong everywhere"
         return "entries are masked: no noise was found that is equally strong everywhere"
 
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
@@ -52,7 +55,7 @@ class ChosenViews(GaussianSplit):
         if valid is None:
             with contextlib.suppress(ValueError):  # too little to tell
                 sigma = estimate_sigma(x)
-            if sigma > 0 and quiet_share(x, sigma) > MOST_QUIET:
+            if not (sigma > LEAST_NOISE * float(x.std()) and quiet_share(x, sigma) <= MOST_QUIET):
                 sigma = 0.0
         self.sigma.fill_(sigma)
 

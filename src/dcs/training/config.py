@@ -59,7 +59,9 @@ class TrainingConfig(BaseModel):
     )
     validation: float = Field(0.1, ge=0, lt=1, description="Share of the samples held out.")
     patience: int | None = Field(
-        None, ge=1, description="Epochs without a better held-out loss before stopping; the best is kept."
+        None,
+        ge=1,
+        description="Epochs of clearly higher held-out loss before stopping; the latest without it is kept.",
     )
     ema: float | None = Field(
         None,

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import operator
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from dcs.training.processes import (
     together,
 )
 from dcs.training.run import RunError
+from dcs.training.stopping import PARTS, Stopping, Weights, copied
 
 _METER_SAMPLES = 512
 # What an objective is shown beforehand: as many samples as it wants, but no more than these allow.
@@ -68,8 +70,6 @@ class Position(NamedTuple):
     batch: int = 0  # of the epoch
     loss_sum: float = 0.0  # over the samples of the epoch so far
     gradient_norm: float = math.nan  # of its last step
-    best: float = math.inf  # held-out loss
-    best_epoch: int = -1
     finished: bool = False
 
 
@@ -166,8 +166,8 @@ class _Trainer:
         self.model: nn.Module = torch.compile(model) if config.compile else model  # type: ignore[assignment]
         if accelerator.num_processes > 1:
             self.model = Joint(self.model, accelerator)
-        self.average = _copy(model.state_dict()) if config.ema is not None else None
-        self.best = _copy(model.state_dict()) if config.patience is not None else None
+        self.average = copied(model.state_dict()) if config.ema is not None else None
+        self.stopping = Stopping(config.patience)
 
         self.order = Generator().manual_seed(config.seed)
         self.noise = Generator(device).manual_seed(config.seed)
@@ -179,7 +179,10 @@ class _Trainer:
         self.trained = min(len(self.batches.rows), len(self.batches) * self.batches.batch_size)  # an epoch
         self.held_out = None
         if held_out:
-            self.held_out = Batches(self.batches.x, config.batch_size, device=device, rows=rows[:held_out])
+            size = config.batch_size
+            if config.patience is not None and not objective.full_batches:
+                size = min(size, max(2, held_out // PARTS))  # for `Stopping`, which compares their losses
+            self.held_out = Batches(self.batches.x, size, device=device, rows=rows[:held_out])
         watched = rows[:_METER_SAMPLES] if held_out >= 2 else rows[held_out:][:_METER_SAMPLES]
         self.watched, self.watched_pair = _take(self.batches.x, watched, device), self._pair(watched)
         self.watched_valid = self._valid(watched).get("valid")
@@ -240,8 +243,9 @@ class _Trainer:
         }
         agree_buffers([self.network, self.objective], self.accelerator)
         with _as_kept(self.network, self.average, self.objective):
+            losses = torch.tensor([metrics["loss"]])
             if self.held_out is not None:
-                metrics["validation_loss"] = self.validate()
+                losses, metrics["validation_loss"] = self.validate()
             spread = feature_spread(self.network, self.objective.inputs(self.watched))
             statistics = projection_spread(self.objective, self.network, self.watched)
             if self.monitor is not None and self.accelerator.is_main_process:
@@ -252,24 +256,19 @@ class _Trainer:
         metrics |= {"feature_spread": spread, **statistics}
         now = time.perf_counter()
         metrics["samples_per_second"] = self.seen / max(now - self.started, 1e-9)
-        watched = from_main(metrics.get("validation_loss", metrics["loss"]), self.accelerator)
-        stop = False
-        if watched < at.best:
-            at = at._replace(best=watched, best_epoch=at.epoch)
-            if self.best is not None:
-                self.best = _copy(self.average or self.network.state_dict())
-        elif config.patience is not None:
-            stop = at.epoch - at.best_epoch >= config.patience
+        losses = from_main(losses, self.accelerator)
+        stop = self.stopping.after_epoch(at.epoch, losses, lambda: self.average or self.network.state_dict())
+        if config.patience is not None:
+            metrics["kept_epoch"] = self.stopping.kept_epoch
         last = at.epoch + 1 >= config.max_epochs
         if (last or stop) and self.accelerator.is_main_process:
-            if (
-                self.best is not None and at.best_epoch < at.epoch
-            ):  # other weights are kept than were measured
-                with _as_kept(self.network, self.best, self.objective):
+            if self.stopping.weights is not None and self.stopping.kept_epoch < at.epoch:
+                # Other weights are kept than were measured.
+                with _as_kept(self.network, self.stopping.weights, self.objective):
                     spread = feature_spread(self.network, self.objective.inputs(self.watched))
             found = concerns(spread, statistics)
             steps = (at.epoch + 1) * len(self.batches)
-            if config.max_epochs >= 50 and at.best_epoch >= 0.9 * config.max_epochs:
+            if config.max_epochs >= 50 and self.stopping.best_epoch >= 0.9 * config.max_epochs:
                 found += still_falling(steps)
             for concern in found:
                 warnings.warn(concern, TrainingWarning, stacklevel=3)
@@ -279,20 +278,22 @@ class _Trainer:
         return metrics
 
     @torch.no_grad()
-    def validate(self) -> float:
-        """The objective on the held-out samples, with the same masks every time."""
+    def validate(self) -> tuple[Tensor, float]:
+        """The objective on each batch of held-out samples, with the same masks every time, and its mean."""
         assert self.held_out is not None  # noqa: S101
-        generator, total = self._fixed(), 0.0
+        generator, losses, sizes = self._fixed(), [], []
         for batch in self.held_out.epoch():
             with self.accelerator.autocast():
                 pair, valid = self._pair(batch.rows), self._valid(batch.rows)
                 loss = self.objective(self.network, batch.x, generator, pair, **valid)
-            total += self._finite("held-out loss", loss) * len(batch.x)
-        return total / len(self.held_out.rows)
+            losses.append(self._finite("held-out loss", loss))
+            sizes.append(len(batch.x))
+        mean = sum(map(operator.mul, losses, sizes)) / sum(sizes)
+        return torch.tensor(losses), mean
 
     def end(self) -> None:
         """Leave the weights that are to be kept in the model."""
-        keep = self.best if self.best is not None and self.at.best_epoch >= 0 else self.average
+        keep = self.average if self.stopping.weights is None else self.stopping.weights
         if keep is not None:
             self.network.load_state_dict(keep)
 
@@ -304,7 +305,7 @@ class _Trainer:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "average": self.average,
-            "best": self.best,
+            "stopping": self.stopping.state(),
             "epoch_order": self.epoch_order,
             "noise": self.noise.get_state(),
             "device": self.accelerator.device.type,
@@ -327,17 +328,14 @@ class _Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
-        self.average, self.best = (self._to_device(state[name]) for name in ("average", "best"))
+        self.average = None if state["average"] is None else copied(state["average"], device)
+        self.stopping.load_state(state["stopping"], device)
         self.epoch_order = state["epoch_order"]
         self.order.set_state(state["epoch_order"])
         self.noise.set_state(state["noise"])
         for generator, its_state in zip(_global_generators(device), state["global"], strict=True):
             generator.set_state(its_state)
         self.at = Position(**state["position"])
-
-    def _to_device(self, weights: dict[str, Tensor] | None) -> dict[str, Tensor] | None:
-        device = self.accelerator.device
-        return None if weights is None else {name: value.to(device) for name, value in weights.items()}
 
     def _finite(self, what: str, value: Tensor) -> float:
         number = float(value.detach())
@@ -427,10 +425,6 @@ def _global_generators(device: torch.device) -> list[Generator]:
     return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
 
 
-def _copy(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in weights.items()}
-
-
 def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
     if isinstance(x, Samples):
         return x.read(rows.tolist()).to(device)
@@ -438,10 +432,10 @@ def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
 
 
 @contextlib.contextmanager
-def _as_kept(model: nn.Module, average: dict[str, Tensor] | None, objective: Objective) -> Iterator[None]:
+def _as_kept(model: nn.Module, average: Weights | None, objective: Objective) -> Iterator[None]:
     """The model as it will be used: in evaluation mode, with its average weights if those are kept."""
     modes = [(module, module.training) for part in (model, objective) for module in part.modules()]
-    own = _copy(model.state_dict()) if average is not None else None
+    own = copied(model.state_dict()) if average is not None else None
     try:
         if average is not None:
             model.load_state_dict(average)
