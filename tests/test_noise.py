@@ -170,6 +170,27 @@ def test_texture_passes_for_noise():
         assert bias[name, 0.0] > 0.1
 
 
+@pytest.mark.parametrize("sigma", [0.1, 0.5])
+def test_tables_need_no_order(sigma):
+    """Three factors make all columns; windows of columns would take what they do not share for noise."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(600, 3, generator=generator) @ torch.randn(3, 16, generator=generator)
+    x = x + sigma * torch.randn(x.shape, generator=generator)
+    estimate = noise.estimate_sigma(x)
+    assert estimate == pytest.approx(sigma, rel=0.05)
+    assert noise.estimate_sigma(x[:, torch.randperm(16, generator=generator)]) == pytest.approx(estimate)
+    assert noise.estimate_sigma(x, patch=8) > 1
+
+
+def test_signals_keep_their_windows():
+    """As few rows as entries do not matter where neighbours are alike."""
+    generator = torch.Generator().manual_seed(0)
+    phase, pitch = torch.rand(2, 1000, 1, generator=generator)
+    x = torch.sin(6 * phase + 18 * pitch * torch.linspace(0, 1, 64))
+    x = x + 0.3 * torch.randn(x.shape, generator=generator)
+    assert noise.estimate_sigma(x) == noise.estimate_sigma(x, patch=8) == pytest.approx(0.3, rel=0.02)
+
+
 def test_quiet_share_counts_the_windows_that_vary_too_little():
     x = noise.add(smooth_images(3, 16), "gaussian", 0.2).double()
     for some, side in ((x, 3), (x[:, :2].reshape(3, 2, 16), 5)):

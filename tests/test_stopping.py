@@ -13,7 +13,7 @@ from dcs.training.stopping import Stopping
 def follow(stopping, losses, start=0):
     """Let it see epochs until it stops; the number of epochs seen."""
     for epoch, each in enumerate(losses[start:], start):
-        if stopping.after_epoch(epoch, each, lambda epoch=epoch: {"epoch": torch.tensor(epoch)}):
+        if stopping.after_epoch(epoch, each, lambda epoch=epoch: [{"epoch": torch.tensor(epoch)}]):
             return epoch + 1
     return len(losses)
 
@@ -31,14 +31,14 @@ def test_a_plateau_is_not_stopped_on():
     strict, stopping = Stopping(10), Stopping(10)
     assert follow(strict, [losses.mean()[None] for losses in noisy(means)]) < 40
     assert follow(stopping, noisy(means)) == 80
-    assert stopping.kept_epoch == int(stopping.weights["epoch"]) >= 75
+    assert stopping.kept_epoch == int(stopping.weights[0]["epoch"]) >= 75
 
 
 def test_what_is_clearly_worse_is_not_kept():
     means = [-0.01 * epoch for epoch in range(20)] + [0.05 * epoch - 0.15 for epoch in range(40)]
     stopping = Stopping(10)
     assert follow(stopping, noisy(means)) == 30
-    assert stopping.best_epoch == stopping.kept_epoch == int(stopping.weights["epoch"]) == 19
+    assert stopping.best_epoch == stopping.kept_epoch == int(stopping.weights[0]["epoch"]) == 19
 
 
 def test_the_latest_is_kept_up_to_two_standard_errors():
@@ -88,6 +88,6 @@ def test_it_goes_on_from_a_state_as_if_nothing_had_happened(losses, patience, da
 
 def test_weights_that_are_kept_do_not_change_with_the_model():
     stopping, weights = Stopping(2), {"w": torch.zeros(2)}
-    stopping.after_epoch(0, torch.zeros(3), lambda: weights)
+    stopping.after_epoch(0, torch.zeros(3), lambda: [weights])
     weights["w"] += 1
-    assert stopping.weights["w"].tolist() == pytest.approx([0, 0])
+    assert stopping.weights[0]["w"].tolist() == pytest.approx([0, 0])

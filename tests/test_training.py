@@ -330,6 +330,41 @@ def test_early_stopping_keeps_the_best():
     assert float(model.weight.detach()) == pytest.approx(5, abs=1e-2)
 
 
+class Counts(objectives.Objective):
+    """Counts the samples it is shown at once to measure, and keeps a number of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+        self.register_buffer("seen", torch.zeros(()))
+
+    def compute(self, model, batch):
+        if torch.is_grad_enabled():
+            self.seen += 1
+        else:
+            self.sizes.append(len(batch.x))
+        return (model(batch.x) - (-1 if torch.is_grad_enabled() else 1)).square().mean()
+
+
+@pytest.mark.parametrize(("n", "sizes"), [(1200, [8] * 15), (470, [3] * 15 + [2]), (50, [1] * 5), (10, [1])])
+def test_held_out_samples_are_compared_in_parts(n, sizes):
+    objective = Counts()
+    config = read_config({**SMALL, "max_epochs": 2, "validation": 0.1, "patience": 1, "batch_size": 64})
+    train(One(), objective, torch.ones(n, 3), config)
+    assert objective.sizes[: len(sizes)] == sizes
+    assert len(objective.sizes) == 2 * len(sizes)
+
+
+def test_what_an_objective_learns_is_kept_with_the_weights():
+    """Training makes the held-out loss worse each epoch, so that the first is kept."""
+    objective = Counts()
+    config = read_config({**SMALL, "max_epochs": 9, "validation": 0.5, "patience": 3, "batch_size": 10})
+    history = train(One(), objective, torch.ones(40, 3), config)
+    assert len(history) == 4
+    assert history[-1]["kept_epoch"] == 0
+    assert objective.seen == 2  # steps of the first epoch
+
+
 def test_validation_masks_are_the_same_each_epoch():
     """With a model that hardly moves, the held-out loss moves no more than it."""
     x = digits(100)

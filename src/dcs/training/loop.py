@@ -181,7 +181,7 @@ class _Trainer:
         if held_out:
             size = config.batch_size
             if config.patience is not None and not objective.full_batches:
-                size = min(size, max(2, held_out // PARTS))  # for `Stopping`, which compares their losses
+                size = min(size, -(-held_out // PARTS))  # for `Stopping`, which compares their losses
             self.held_out = Batches(self.batches.x, size, device=device, rows=rows[:held_out])
         watched = rows[:_METER_SAMPLES] if held_out >= 2 else rows[held_out:][:_METER_SAMPLES]
         self.watched, self.watched_pair = _take(self.batches.x, watched, device), self._pair(watched)
@@ -257,15 +257,19 @@ class _Trainer:
         now = time.perf_counter()
         metrics["samples_per_second"] = self.seen / max(now - self.started, 1e-9)
         losses = from_main(losses, self.accelerator)
-        stop = self.stopping.after_epoch(at.epoch, losses, lambda: self.average or self.network.state_dict())
+        stop = self.stopping.after_epoch(
+            at.epoch, losses, lambda: (self.average or self.network.state_dict(), self.objective.state_dict())
+        )
         if config.patience is not None:
             metrics["kept_epoch"] = self.stopping.kept_epoch
         last = at.epoch + 1 >= config.max_epochs
         if (last or stop) and self.accelerator.is_main_process:
             if self.stopping.weights is not None and self.stopping.kept_epoch < at.epoch:
                 # Other weights are kept than were measured.
-                with _as_kept(self.network, self.stopping.weights, self.objective):
+                self.end()
+                with _as_kept(self.network, None, self.objective):
                     spread = feature_spread(self.network, self.objective.inputs(self.watched))
+                    statistics |= projection_spread(self.objective, self.network, self.watched)
             found = concerns(spread, statistics)
             steps = (at.epoch + 1) * len(self.batches)
             if config.max_epochs >= 50 and self.stopping.best_epoch >= 0.9 * config.max_epochs:
@@ -289,13 +293,17 @@ class _Trainer:
             losses.append(self._finite("held-out loss", loss))
             sizes.append(len(batch.x))
         mean = sum(map(operator.mul, losses, sizes)) / sum(sizes)
-        return torch.tensor(losses), mean
+        whole = sizes.count(sizes[0])  # a last, smaller batch would count for too much
+        return torch.tensor(losses[:whole]), mean
 
     def end(self) -> None:
         """Leave the weights that are to be kept in the model."""
-        keep = self.average if self.stopping.weights is None else self.stopping.weights
-        if keep is not None:
-            self.network.load_state_dict(keep)
+        if self.stopping.weights is not None:
+            network, objective = self.stopping.weights
+            self.network.load_state_dict(network)
+            self.objective.load_state_dict(objective)
+        elif self.average is not None:
+            self.network.load_state_dict(self.average)
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on as if nothing had happened."""

@@ -1,6 +1,6 @@
 """Which weights of a training are kept, and when it stops."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,12 +8,12 @@ from torch import Tensor
 
 Weights = dict[str, Tensor]
 
-PARTS = 16  # of the held-out samples, whose losses are compared one by one
-_STANDARD_ERRORS = 2.0
+PARTS = 16  # at most, of the held-out samples, whose losses are compared one by one
+_STANDARD_ERRORS = 2.0  # that are clear
 
 
 class Stopping:
-    """Keeps the latest weights that are not clearly worse than the best; stops when none were for long.
+    """Keeps the latest weights that are not clearly worse than the best; stops if all have been for long.
 
     The lowest held-out loss is a matter of luck while the loss hardly moves, as it does on very noisy data:
     the plateau before features form has it about as often as the features themselves. So later weights are
@@ -26,17 +26,17 @@ class Stopping:
 
     def __init__(self, patience: int | None) -> None:
         self.patience = patience
-        self.weights: Weights | None = None
+        self.weights: list[Weights] | None = None
         self.losses: Tensor | None = None  # of the epoch with the lowest mean
         self.best_epoch = self.kept_epoch = -1
 
-    def after_epoch(self, epoch: int, losses: Tensor, weights: Callable[[], Weights]) -> bool:
+    def after_epoch(self, epoch: int, losses: Tensor, weights: Callable[[], Sequence[Weights]]) -> bool:
         """Whether to stop.
 
         Args:
             epoch: Its number.
-            losses: Of each part of the held-out samples, or the one loss of training.
-            weights: What may be kept; called only if they are.
+            losses: Of each part of the held-out samples, or the one loss of training, which has to get lower.
+            weights: Of all that may be kept; called only if they are.
         """
         if self.losses is None or losses.mean() < self.losses.mean():
             self.losses, self.best_epoch = losses, epoch
@@ -46,7 +46,7 @@ class Stopping:
         if keep:
             self.kept_epoch = epoch
             if self.patience is not None:
-                self.weights = copied(weights())
+                self.weights = [copied(each) for each in weights()]
         return self.patience is not None and epoch - self.kept_epoch >= self.patience
 
     def state(self) -> dict[str, Any]:
@@ -59,7 +59,8 @@ class Stopping:
         self.losses, self.best_epoch, self.kept_epoch = (
             state[name] for name in ("losses", "best_epoch", "kept_epoch")
         )
-        self.weights = None if state["weights"] is None else copied(state["weights"], device)
+        kept = state["weights"]
+        self.weights = None if kept is None else [copied(each, device) for each in kept]
 
 
 def copied(weights: Weights, device: torch.device | None = None) -> Weights:
