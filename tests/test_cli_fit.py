@@ -359,6 +359,16 @@ def test_epochs_are_as_many_as_make_three_thousand_steps(photos, tmp_path):
     assert (training["max_epochs"], training["patience"]) == (5, None)
 
 
+@pytest.mark.filterwarnings("ignore:the features have collapsed")
+def test_fit_says_whose_weights_it_keeps(photos, tmp_path):
+    rough = ("--set", "validation=0", "--set", "learning_rate=0.01", "--patience", 1, "--epochs", 60)
+    result = inside("fit", photos, "--out", tmp_path / "r", "--components", 2, "--seed", 1, *rough)
+    assert result.returncode == 0, result.stderr
+    last = json.loads((tmp_path / "r/metrics.jsonl").read_text().splitlines()[-1])
+    assert last["epoch"] == last["kept_epoch"] + 1 < 59
+    assert f"kept are the weights after epoch {last['kept_epoch'] + 1}\n" in result.stdout
+
+
 def test_resuming_asks_what_the_data_is_not_where(photos, tmp_path):
     """A folder that was moved will do; one with another picture in it will not."""
     moved, out = tmp_path / "moved", tmp_path / "run"

@@ -118,6 +118,7 @@ def train_run(
         "epochs": int(last.get("epoch", -1)) + 1,
         "loss": last.get("loss"),
         "validation_loss": last.get("validation_loss"),
+        "kept_epochs": int(last["kept_epoch"]) + 1 if "kept_epoch" in last else None,
         "made_of": repr(objective),
         "views": views.describe() if isinstance(views, ChosenViews) else None,
     }

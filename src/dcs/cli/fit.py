@@ -195,7 +195,9 @@ def fit(
     else:
         loss = "" if result["loss"] is None else f", loss {result['loss']:.4f}"
         plural = "" if result["epochs"] == 1 else "s"
-        typer.echo(f"{out} is finished after {result['epochs']} epoch{plural}{loss}")
+        kept = result["kept_epochs"]
+        before = "" if kept in (None, result["epochs"]) else f"; kept are the weights after epoch {kept}"
+        typer.echo(f"{out} is finished after {result['epochs']} epoch{plural}{loss}{before}")
         if result["views"] is not None:
             typer.echo(f"{result['views']} (dcs inspect looks closer)")
         asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
