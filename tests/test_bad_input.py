@@ -924,7 +924,6 @@ FUZZED = [name for name in CALLS if set(CALLS[name][1]) & set(ARGUMENTS) and "."
 
 @pytest.mark.parametrize("name", FUZZED)
 @settings(
-    deadline=None,
     max_examples=50,
     derandomize=True,
     database=None,

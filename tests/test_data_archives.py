@@ -355,7 +355,6 @@ def test_a_wrong_byte_in_a_zip_is_damage(tmp_path):
 @pytest.mark.parametrize("kind", [".zip", ".tar", ".tar.gz", ".tar.bz2"])
 @settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
 )

@@ -18,7 +18,7 @@ def rows_of(batches, **how):
 
 
 @given(n=st.integers(1, 40), size=st.integers(1, 50), drop=st.booleans(), seed=st.none() | st.integers(0, 99))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_each_sample_once(n, size, drop, seed):
     x = torch.arange(float(n))[:, None] * torch.ones(3)
     batches = Batches(x, size, drop_last=drop)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.signal import resample_poly
@@ -78,7 +78,6 @@ def test_mixed_rates_load_once_a_rate_is_named(tmp_path):
 # Lengths
 
 
-@settings(deadline=None)
 @given(have=st.integers(1, 300), length=st.integers(1, 100), hop=st.integers(1, 100))
 def test_windows_cover_a_recording_up_to_its_end(have, length, hop):
     starts = _window_starts(have, length, hop)

@@ -164,7 +164,7 @@ def test_sgd_is_simsiams_recipe():
     assert result.settings["epochs"] == 20
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([0.07, 0.1, 1.0]))
 def test_knn_is_a_plain_vote(seed, k, temperature):
     x, y = blobs(60, 3, 3, seed)

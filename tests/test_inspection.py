@@ -542,7 +542,7 @@ def test_residuals_by_position_are_those_of_least_squares():
         np.testing.assert_allclose(far.left.reshape(700, 64)[:, position].numpy(), alone, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=10, derandomize=True, database=None)
+@settings(max_examples=10, derandomize=True, database=None)
 @given(st.floats(0.01, 100), st.floats(-50, 50), st.integers(0, 99))
 def test_units_and_offsets_do_not_matter(scale, offset, seed):
     """All that is told of white noise alone scales with the data."""

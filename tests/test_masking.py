@@ -49,7 +49,7 @@ def check_by_loop(x, x_tilde, b, radii, centre=False, valid=None):
             assert value in {int(x[n][s]) for s in sources}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     shape=st.lists(st.integers(3, 6), min_size=1, max_size=3),
     channels=st.lists(st.integers(1, 3), max_size=2),
@@ -262,7 +262,7 @@ def test_added_positions_are_uniform():
     assert stats.chisquare(b.sum(0)).pvalue > 1e-4
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 1000), rho=st.sampled_from([0.05, 0.3, 1.0]), stratified=st.booleans())
 def test_padding_is_neither_masked_nor_copied(seed, rho, stratified):
     x = numbered(4, 2, 6, 7)

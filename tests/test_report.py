@@ -196,7 +196,7 @@ def test_text_from_data_stays_text(tmp_path):
     assert "<script>alert" not in page.source
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(), st.text())
 def test_any_text_comes_back_out_of_html_and_json(inside, attribute):
     class Reader(HTMLParser):

@@ -23,7 +23,7 @@ LAWS = {
     "mixture": dcs.noise.GaussianScaleMixture([0.5, 1.0, 3.0], [0.5, 0.3, 0.2]),
     "sphere": dcs.noise.Sphere(),
 }
-law = settings(deadline=None, max_examples=50, derandomize=True, database=None)
+law = settings(max_examples=50, derandomize=True, database=None)
 
 
 def seeded(seed=0):
