@@ -524,7 +524,7 @@ def test_checkpoints_say_what_they_are(stopped):
         "optimizer",
         "scaler",
         "average",
-        "best",
+        "stopping",
         "epoch_order",
         "noise",
     } < state.keys()
