@@ -2,12 +2,14 @@
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
 import soundfile
 import torch
 
+from dcs.data import DataWarning
 from dcs.evaluation._denoising import si_snr
 from test_cli_fit import dcs, inside
 
@@ -151,6 +153,21 @@ def test_a_long_recording_keeps_rate_length_channels_and_scale(waveform_run, tmp
         assert float(si_snr(s, b) - si_snr(s, a)) > 3
     again = inside("denoise", waveform_run(), tmp_path / f"in.{suffix}", "--out", out)
     assert (again.returncode, "is there already" in again.stderr) == (1, True)
+
+
+def test_what_a_lower_rate_removes_is_said(waveform_run, tmp_path):
+    rng, data = np.random.default_rng(3), tmp_path / "data"
+    data.mkdir()
+    for name, rate in (("a", RATE), ("b", 2 * RATE), ("c", 3 * RATE)):
+        soundfile.write(data / f"{name}.wav", at_0_db(tone(300, SECONDS, rng, rate), rng), rate)
+    says = r"b\.wav' has 16000 Hz, the run 8000 \(and 1 more .*: what is above 4000 Hz is removed"
+    with pytest.warns(DataWarning, match=says):
+        result = inside("denoise", waveform_run(), data, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        result = inside("denoise", waveform_run(), data / "a.wav", "--out", tmp_path / "a.wav")
+    assert result.returncode == 0, result.stderr
 
 
 def test_windows_are_named_by_file_and_start(waveform_run, recordings, tmp_path):

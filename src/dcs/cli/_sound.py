@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dcs.data import DataError, DataWarning
+from dcs.data._files import quote
 from dcs.data._folders import list_recordings
 from dcs.data._recordings import AUDIO_SUFFIXES, Sound, read_sound, resample, write_sound
 from dcs.training.checkpoint import write_atomically
@@ -40,7 +41,7 @@ def denoise_recordings(
     if not single and out.suffix.lower() in AUDIO_SUFFIXES:
         raise ValueError(f"out must be a folder for a folder of recordings, got {out}")
     targets = {data: out} if single else {data / name: out / name for name in list_recordings(data)}
-    bad = []
+    bad, above = [], {}
     for source, target in targets.items():
         try:
             sound = read_sound(source)
@@ -49,12 +50,27 @@ def denoise_recordings(
                 raise
             bad.append(str(error))
             continue
+        if sound.rate > rate:
+            above[source] = sound.rate
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, write_sound(target, _denoise(encoder, sound, rate)))
+    if above:
+        _warn_of_rates(above, rate)
     if bad:
         message = f"{len(bad)} of {len(targets)} files are bad and were skipped:"
         warnings.warn("\n  ".join([message, *bad]), DataWarning, stacklevel=2)
     return f"{out}: denoised" if single else f"{out}: {len(targets) - len(bad)} recordings"
+
+
+def _warn_of_rates(above: dict[Path, int], rate: int) -> None:
+    file, its_rate = next(iter(above.items()))
+    others = f" (and {len(above) - 1} more are like it)" if len(above) > 1 else ""
+    warnings.warn(
+        f"{quote(file)} has {its_rate} Hz, the run {rate}{others}: what is above {rate / 2:g} Hz is removed; "
+        f"a run on recordings of the higher rate would keep it",
+        DataWarning,
+        stacklevel=3,
+    )
 
 
 def _denoise(encoder: "DenoisingEncoder", sound: Sound, rate: int) -> Sound:
