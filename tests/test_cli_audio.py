@@ -224,9 +224,13 @@ def test_bad_files_are_skipped_counted_and_listed(waveform_run, recordings, tmp_
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["data"]["samples"] == 21
     assert config["data"]["skipped"] == ["x-empty.wav", "x-header.wav", "x-nan.wav", "x-silent.wav"]
+    refused = inside("denoise", waveform_run(), folder, "--out", tmp_path / "out")
+    assert (refused.returncode, "x-empty.wav" in refused.stderr) == (1, True)
+    assert not (tmp_path / "out").exists()  # not even of the good ones, which come first
     cleaned = dcs("denoise", waveform_run(), folder, "--out", tmp_path / "out", "--skip-bad")
     assert cleaned.returncode == 0, cleaned.stderr
     assert "3 of 25 files are bad and were skipped" in cleaned.stderr  # silence can be denoised
+    assert "leave out" not in cleaned.stderr
     assert soundfile.info(tmp_path / "out/y-eight.wav").channels == 8
     assert not soundfile.read(tmp_path / "out/x-silent.wav")[0].any()
 

@@ -4,8 +4,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dcs.data import DataError, DataWarning
-from dcs.data._files import quote
+from dcs.data import DataWarning
+from dcs.data._files import quote, scan_files, sort_out, warn_of_bad
 from dcs.data._folders import list_recordings
 from dcs.data._recordings import AUDIO_SUFFIXES, Sound, read_sound, resample, write_sound
 from dcs.training.checkpoint import write_atomically
@@ -41,28 +41,28 @@ def denoise_recordings(
     if not single and out.suffix.lower() in AUDIO_SUFFIXES:
         raise ValueError(f"out must be a folder for a folder of recordings, got {out}")
     targets = {data: out} if single else {data / name: out / name for name in list_recordings(data)}
-    bad, above = [], {}
-    for source, target in targets.items():
-        try:
-            sound = read_sound(source)
-        except DataError as error:
-            if not skip_bad or single:
-                raise
-            bad.append(str(error))
-            continue
-        if sound.rate > rate:
-            above[source] = sound.rate
+    rates: dict[Path, int] = {}
+
+    def check(file: Path) -> None:
+        rates[file] = read_sound(file).rate
+
+    # All are read before any is written: a bad one must not leave half a folder behind.
+    if skip_bad and not single:
+        _, bad = sort_out(list(targets), check, "checking recordings")
+        warn_of_bad(bad, len(targets))
+    else:
+        scan_files(list(targets), check, "checking recordings")
+    _warn_of_rates({file: its_rate for file, its_rate in rates.items() if its_rate > rate}, rate)
+    for source in rates:
+        target = targets[source]
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, write_sound(target, _denoise(encoder, sound, rate)))
-    if above:
-        _warn_of_rates(above, rate)
-    if bad:
-        message = f"{len(bad)} of {len(targets)} files are bad and were skipped:"
-        warnings.warn("\n  ".join([message, *bad]), DataWarning, stacklevel=2)
-    return f"{out}: denoised" if single else f"{out}: {len(targets) - len(bad)} recordings"
+        write_atomically(target, write_sound(target, _denoise(encoder, read_sound(source), rate)))
+    return f"{out}: denoised" if single else f"{out}: {len(rates)} recordings"
 
 
 def _warn_of_rates(above: dict[Path, int], rate: int) -> None:
+    if not above:
+        return
     file, its_rate = next(iter(above.items()))
     others = f" (and {len(above) - 1} more are like it)" if len(above) > 1 else ""
     warnings.warn(

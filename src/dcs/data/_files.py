@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from dcs._progress import progress
-from dcs.data._dataset import DataError, Samples
+from dcs.data._dataset import DataError, DataWarning, Samples
 from dcs.data._memory import is_resident
 
 Header = TypeVar("Header", bound=Hashable)
@@ -107,6 +107,13 @@ def sort_out(
     if bad and not good:
         raise DataError(f"none of the {len(bad)} files can be used; the first: {next(iter(bad.values()))}")
     return good, bad
+
+
+def warn_of_bad(bad: dict[Path, str], of: int) -> None:
+    """List the files that `sort_out` found, if there are any."""
+    if bad:
+        message = f"{len(bad)} of {of} files are bad and were skipped:"
+        warnings.warn("\n  ".join([message, *bad.values()]), DataWarning, stacklevel=4)
 
 
 def quote(file: object) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
-from dcs.data._files import FileSamples, quote, sort_out
+from dcs.data._files import FileSamples, quote, sort_out, warn_of_bad
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings
 
@@ -63,9 +63,7 @@ def read_folder(
         good, bad = sort_out([root / name for name in names], check, "checking files")
         skipped = {file.relative_to(root).as_posix(): reason for file, reason in bad.items()}
         names = [file.relative_to(root).as_posix() for file in good]
-        if bad:
-            message = f"{len(bad)} of {len(bad) + len(good)} files are bad and were skipped:"
-            warnings.warn("\n  ".join([message, *bad.values()]), DataWarning, stacklevel=3)
+        warn_of_bad(bad, len(bad) + len(good))
     splits = {"": names} if single else _divide(folder, names)
     files = [root / name for part in splits.values() for name in part]
     x: Tensor | FileSamples
