@@ -171,6 +171,8 @@ def bad_files(folder):
     (folder / "text.flac").write_text("no sound")
     cut = record(folder / "cut.flac", noise(20_000))
     cut.write_bytes(cut.read_bytes()[:9000])
+    cut = record(folder / "cut.wav", noise(20_000))
+    cut.write_bytes(cut.read_bytes()[:9000])
     record(folder / "empty.wav", np.zeros(0))
     record(folder / "nan.wav", np.array([0, np.nan] * 1000, np.float32), subtype="FLOAT")
     return sorted(path.name for path in folder.iterdir() if path != good)
@@ -184,14 +186,14 @@ def test_bad_recordings_are_skipped_counted_and_listed(tmp_path, resident, mixed
     with pytest.warns(DataWarning) as caught:
         data = load(tmp_path, skip_bad=True, resident=resident, mixed=mixed, size=2000)
     message = str(caught[0].message)
-    assert message.startswith("6 of 7 files are bad and were skipped:\n")
+    assert message.startswith("7 of 8 files are bad and were skipped:\n")
     assert set(data.skipped) == {*bad, "silent.wav"}
     assert all(name in message for name in data.skipped)
     assert list(data.train.names) == ["good.wav"]
     assert data.train.x.shape == (1, 2000)
 
 
-@pytest.mark.parametrize("name", ["header.wav", "text.flac", "cut.flac", "empty.wav", "nan.wav"])
+@pytest.mark.parametrize("name", ["header.wav", "text.flac", "cut.flac", "cut.wav", "empty.wav", "nan.wav"])
 def test_each_bad_recording_alone_is_named(tmp_path, name):
     bad_files(tmp_path / "all")
     file = tmp_path / name
@@ -202,6 +204,23 @@ def test_each_bad_recording_alone_is_named(tmp_path, name):
         load(file, skip_bad=True)
     with pytest.raises(DataError, match=name):
         read_sound(file)
+
+
+@pytest.mark.parametrize("size", [0x7FFFF000, 0xFFFFFFFF])
+def test_a_stream_that_does_not_say_how_long_it_is_is_read_to_its_end(tmp_path, size):
+    values = noise(2000)
+    file = record(tmp_path / "a.wav", values, subtype="FLOAT")
+    content = bytearray(file.read_bytes())
+    for place in (4, content.index(b"data") + 4):
+        content[place : place + 4] = size.to_bytes(4, "little")
+    file.write_bytes(content)
+    assert np.array_equal(load(file).train.x[0].numpy(), values)
+
+
+@pytest.mark.parametrize(("kind", "endian"), [("WAV", "BIG"), ("WAVEX", "FILE"), ("RF64", "FILE")])
+def test_whole_files_of_all_kinds_of_wav_are_read(tmp_path, kind, endian):
+    record(tmp_path / "a.wav", noise(2001), format=kind, endian=endian, subtype="PCM_24")
+    assert load(tmp_path).shape == (2001,)
 
 
 def test_silence_and_many_channels_are_warned_of_by_name(tmp_path):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import gcd
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files,
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
 _LENGTH_UNKNOWN = 2**62  # libsndfile gives about 2**63 where a header leaves the length out
+_STREAMED = 0x7FFFF000  # bytes, and more, promise writers of WAV files that cannot go back to say how many
 _TAPS = 10  # SciPy's resampling filter reaches so many samples, of the lower rate, to either side
 _BLOCK = 2**20
 
@@ -258,7 +259,25 @@ def _read_header(file: Path) -> _Header:
             raise DataError(f"{quote(file)} is empty (0 samples): remove it")
         if recording.frames > _LENGTH_UNKNOWN:
             raise DataError(f"{quote(file)} does not say how long it is: save it again, as WAV or FLAC")
-        return _Header(recording.samplerate, recording.frames, recording.channels)
+        header = _Header(recording.samplerate, recording.frames, recording.channels)
+        missing = _missing_bytes(file) if recording.format in ("WAV", "WAVEX") else 0
+    if missing:
+        raise unreadable(file, "a recording", f"it was cut off: {missing} bytes are missing at its end")
+    return header
+
+
+def _missing_bytes(file: Path) -> int:
+    """How much a WAV file lacks of what it promises, which libsndfile does not mind."""
+    with file.open("rb") as content:
+        order: Literal["little", "big"] = "big" if content.read(4) == b"RIFX" else "little"
+        content.seek(12)
+        while len(chunk := content.read(8)) == 8:
+            size = int.from_bytes(chunk[4:], order)
+            if chunk[:4] == b"data":
+                there = os.fstat(content.fileno()).st_size - content.tell()
+                return max(0, size - there) if size < _STREAMED else 0
+            content.seek(size + size % 2, os.SEEK_CUR)
+    return 0
 
 
 def _resampled(header: _Header, rate: int) -> int:
