@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -182,6 +183,30 @@ def test_recordings(tmp_path, domain):
     if domain == "waveform":
         assert told["sigma"]["value"] == pytest.approx(0.05, rel=0.1)
         assert told["advice"]["views"] == "amplitude"
+
+
+@pytest.mark.parametrize("domain", ["spectrogram", "waveform"])
+def test_silent_recordings_change_nothing_and_are_warned_of(tmp_path, domain):
+    soundfile = pytest.importorskip("soundfile")
+    rng = np.random.default_rng(0)
+    time_ = np.arange(16_000) / 8000
+    told = []
+    for number in range(6):
+        tone = 0.3 * np.sin(2 * np.pi * rng.uniform(100, 400) * time_)
+        soundfile.write(tmp_path / f"{number}.wav", tone + rng.normal(0, 0.05, len(time_)), 8000)
+    for silent in (0, 2):
+        for number in range(silent):
+            soundfile.write(tmp_path / f"silent-{number}.wav", np.full(16_000, 0.25 * number), 8000)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = inside("inspect", tmp_path, "--domain", domain, "--json")
+        assert result.returncode == 0, result.stderr
+        told.append(json.loads(result.stdout))
+        said = [str(warning.message) for warning in caught if "silent" in str(warning.message)]
+        assert len(said) == (silent > 0)
+    assert "2 recordings are silent, such as 'silent-0.wav'" in said[0]
+    assert (told[1].pop("samples"), told[0].pop("samples")) == (8, 6)
+    assert told[0] == told[1]
 
 
 def test_ten_thousand_images_take_seconds(tmp_path):

@@ -118,11 +118,11 @@ def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
     """The spectrograms of some recordings, as training would see them."""
     from dcs.data import Dataset as Made
     from dcs.data import LogMel, Split
-    from dcs.inspection._reading import pick, read
+    from dcs.inspection._reading import heard, pick
 
     split = loaded.train
-    rows = pick(len(split), min(samples, _RECORDINGS))
-    some = Split(read(split.x, rows), lengths=None if split.lengths is None else split.lengths[rows])
+    x, rows = heard(split, pick(len(split), min(samples, _RECORDINGS)))
+    some = Split(x, lengths=None if split.lengths is None else split.lengths[rows])
     assert loaded.rate is not None  # noqa: S101  (recordings have one)
     return LogMel(loaded.rate).apply(Made(loaded.name, some, rate=loaded.rate))[0]
 

@@ -57,14 +57,8 @@ class Plan(NamedTuple):
         decode = partial(_decode, length=self.length, rate=self.rate)
         x = read_files(self.sections, decode, (self.length,), resident, "reading recordings")
         if isinstance(x, Tensor) and not self.windows:  # a silent passage is nothing to speak of
-            silent = [self.sections[row] for row in (x.amin(1) == x.amax(1)).nonzero().squeeze(1).tolist()]
-            if silent:
-                warnings.warn(
-                    f"{len(silent)} recordings are silent, such as {quote(silent[0].file)}: nothing can be "
-                    f"learned from them; remove them, or use skip_bad=True (--skip-bad)",
-                    DataWarning,
-                    stacklevel=4,
-                )
+            silent = (x.amin(1) == x.amax(1)).nonzero().squeeze(1).tolist()
+            warn_of_silence([self.sections[row].file for row in silent])
         return x
 
     @property
@@ -152,6 +146,17 @@ def plan_recordings(
         sections += [Section(file, start, min(length, have), header) for start in starts]
     _warn_of_channels(files, headers)
     return Plan(sections, length, rate, mixed == "windows")
+
+
+def warn_of_silence(silent: Sequence[object]) -> None:
+    """Name one of the recordings that are silent, if there are any."""
+    if silent:
+        warnings.warn(
+            f"{len(silent)} recordings are silent, such as {quote(silent[0])}: nothing can be learned from "
+            f"them; remove them, or use skip_bad=True (--skip-bad)",
+            DataWarning,
+            stacklevel=5,
+        )
 
 
 def check_recording(file: Path) -> None:

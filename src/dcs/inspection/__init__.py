@@ -72,7 +72,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     split = as_split(x)
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
-    chosen, notes = choose(split, samples)
+    chosen, notes = choose(split, samples, waveforms=domain == "waveform")
     ndim = 1 if domain == "waveform" or not (chosen.ndim > 2 and chosen.shape[-2] > 2) else 2
     chosen, cut = middle(chosen, ndim)
     ordered = domain is not None or in_order(chosen)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dcs._progress import progress
 from dcs.data import Dataset, Samples, Split, load
+from dcs.data._recordings import warn_of_silence
 
 _ENTRIES = 2**22  # looked at, unless samples are so large that these would be few of them
 _FEW = 64
@@ -28,10 +29,11 @@ def as_split(x: Any) -> Split:
     return load(x).train
 
 
-def choose(split: Split, most: int) -> tuple[Tensor, tuple[str, ...]]:
+def choose(split: Split, most: int, *, waveforms: bool = False) -> tuple[Tensor, tuple[str, ...]]:
     """Some samples, evenly spread, and what to say of that.
 
-    Of samples that end in padding, those of the usual length or more are taken, cut to it.
+    Of samples that end in padding, those of the usual length or more are taken, cut to it. Silent
+    waveforms are left out.
     """
     notes: tuple[str, ...] = ()
     rows, shape = torch.arange(len(split)), tuple(split.x.shape[1:])
@@ -44,7 +46,18 @@ def choose(split: Split, most: int) -> tuple[Tensor, tuple[str, ...]]:
     if enough < min(most, len(rows)):
         notes += (f"{enough:,} samples of this size, about {_ENTRIES / 1e6:.0f} million values, are enough.",)
     rows = rows[pick(len(rows), count)]
-    return read(split.x, rows)[:, : shape[0]], notes
+    x = heard(split, rows)[0] if waveforms else read(split.x, rows)
+    return x[:, : shape[0]], notes
+
+
+def heard(split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Read some recordings: those that are not silent, of which a warning names one, and their numbers."""
+    x = read(split.x, rows)
+    silent = (x.flatten(1).amin(1) == x.flatten(1).amax(1)).cpu()
+    if split.starts is None:  # a silent passage is nothing to speak of
+        numbers = rows[silent].tolist()
+        warn_of_silence([split.names[row] if len(split.names) else f"row {row}" for row in numbers])
+    return (x, rows) if bool(silent.all()) else (x[~silent], rows[~silent])
 
 
 def pick(samples: int, most: int) -> Tensor:
