@@ -210,6 +210,7 @@ def test_bad_files_are_skipped_counted_and_listed(waveform_run, recordings, tmp_
     soundfile.write(folder / "x-empty.wav", np.zeros(0), RATE)
     soundfile.write(folder / "x-nan.wav", np.full(2048, np.nan), RATE, subtype="FLOAT")
     soundfile.write(folder / "x-silent.wav", np.zeros(2048), RATE)
+    (folder / "x-link.wav").symlink_to("nowhere.wav")
     soundfile.write(folder / "y-eight.wav", np.random.default_rng(0).normal(0, 0.1, (2048, 8)), RATE)
     arguments = ("fit", folder, "--out", tmp_path / "run", "--epochs", 1, *SMALL_VIT)
     refused = inside(*arguments)
@@ -217,22 +218,34 @@ def test_bad_files_are_skipped_counted_and_listed(waveform_run, recordings, tmp_
     assert "x-" in refused.stderr
     result = dcs(*arguments, "--skip-bad")  # in a process of its own, for its warnings
     assert result.returncode == 0, result.stderr
-    assert "4 of 25 files are bad and were skipped" in result.stderr
-    for name in ("x-header.wav", "x-empty.wav", "x-nan.wav", "x-silent.wav"):
+    assert "5 of 26 files are bad and were skipped" in result.stderr
+    for name in ("x-header.wav", "x-empty.wav", "x-link.wav", "x-nan.wav", "x-silent.wav"):
         assert name in result.stderr
     assert "y-eight.wav' with 8" in result.stderr
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["data"]["samples"] == 21
-    assert config["data"]["skipped"] == ["x-empty.wav", "x-header.wav", "x-nan.wav", "x-silent.wav"]
+    names = ("empty", "header", "link", "nan", "silent")
+    assert config["data"]["skipped"] == [f"x-{name}.wav" for name in names]
     refused = inside("denoise", waveform_run(), folder, "--out", tmp_path / "out")
-    assert (refused.returncode, "x-empty.wav" in refused.stderr) == (1, True)
+    assert (refused.returncode, "x-" in refused.stderr) == (1, True)
     assert not (tmp_path / "out").exists()  # not even of the good ones, which come first
     cleaned = dcs("denoise", waveform_run(), folder, "--out", tmp_path / "out", "--skip-bad")
     assert cleaned.returncode == 0, cleaned.stderr
-    assert "3 of 25 files are bad and were skipped" in cleaned.stderr  # silence can be denoised
+    assert "4 of 26 files are bad and were skipped" in cleaned.stderr  # silence can be denoised
     assert "leave out" not in cleaned.stderr
     assert soundfile.info(tmp_path / "out/y-eight.wav").channels == 8
     assert not soundfile.read(tmp_path / "out/x-silent.wav")[0].any()
+
+
+@pytest.mark.parametrize("command", [("fit", "--out", "nowhere"), ("inspect",)])
+def test_a_recording_too_short_for_a_frame_is_named(tmp_path, command):
+    for name, length in (("a", 2048), ("short", 20), ("z", 2048)):
+        values = np.random.default_rng(0).normal(0, 0.1, length)
+        soundfile.write(tmp_path / f"{name}.wav", values, RATE)
+    result = inside(command[0], tmp_path, *command[1:], "--mixed", "crop")
+    assert result.returncode == 1
+    assert "short.wav' has 20 samples, less than a frame of the spectrogram, 181: remove" in result.stderr
+    assert "--mixed pad" in result.stderr
 
 
 @pytest.mark.parametrize("domain", ["spectrogram", "waveform"])

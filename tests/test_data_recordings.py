@@ -175,6 +175,8 @@ def bad_files(folder):
     cut.write_bytes(cut.read_bytes()[:9000])
     record(folder / "empty.wav", np.zeros(0))
     record(folder / "nan.wav", np.array([0, np.nan] * 1000, np.float32), subtype="FLOAT")
+    record(folder / "huge.wav", np.array([0, 1e30] * 1000, np.float32), subtype="FLOAT")
+    (folder / "link.wav").symlink_to("nowhere.wav")
     return sorted(path.name for path in folder.iterdir() if path != good)
 
 
@@ -186,14 +188,17 @@ def test_bad_recordings_are_skipped_counted_and_listed(tmp_path, resident, mixed
     with pytest.warns(DataWarning) as caught:
         data = load(tmp_path, skip_bad=True, resident=resident, mixed=mixed, size=2000)
     message = str(caught[0].message)
-    assert message.startswith("7 of 8 files are bad and were skipped:\n")
+    assert message.startswith("9 of 10 files are bad and were skipped:\n")
     assert set(data.skipped) == {*bad, "silent.wav"}
     assert all(name in message for name in data.skipped)
     assert list(data.train.names) == ["good.wav"]
     assert data.train.x.shape == (1, 2000)
 
 
-@pytest.mark.parametrize("name", ["header.wav", "text.flac", "cut.flac", "cut.wav", "empty.wav", "nan.wav"])
+BAD = ["header.wav", "text.flac", "cut.flac", "cut.wav", "empty.wav", "nan.wav", "huge.wav"]
+
+
+@pytest.mark.parametrize("name", BAD)
 def test_each_bad_recording_alone_is_named(tmp_path, name):
     bad_files(tmp_path / "all")
     file = tmp_path / name

@@ -40,7 +40,8 @@ def denoise_recordings(
         raise ValueError(f"out must end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording, got {out}")
     if not single and out.suffix.lower() in AUDIO_SUFFIXES:
         raise ValueError(f"out must be a folder for a folder of recordings, got {out}")
-    targets = {data: out} if single else {data / name: out / name for name in list_recordings(data)}
+    names = [] if single else list_recordings(data, skip_bad)
+    targets = {data: out} if single else {data / name: out / name for name in names}
     rates: dict[Path, int] = {}
 
     def check(file: Path) -> None:

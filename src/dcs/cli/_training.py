@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dcs.data import Dataset, LogMel, Samples
+from dcs.data._recordings import check_shortest
 from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
@@ -127,7 +128,10 @@ def train_run(
 def seen(data: Dataset, config: TrainingConfig) -> tuple[Dataset, LogMel | None]:
     """What the network sees of data, and what makes it of recordings."""
     front_end = make_front_end(config)
-    return (data, None) if front_end is None else front_end.apply(data)
+    if front_end is None:
+        return data, None
+    check_shortest(data, front_end.frame or 0)
+    return front_end.apply(data)
 
 
 def estimate(data: Dataset, config: TrainingConfig) -> dict[str, float]:

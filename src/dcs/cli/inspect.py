@@ -118,13 +118,15 @@ def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
     """The spectrograms of some recordings, as training would see them."""
     from dcs.data import Dataset as Made
     from dcs.data import LogMel, Split
+    from dcs.data._recordings import check_shortest
     from dcs.inspection._reading import heard, pick
 
-    split = loaded.train
+    assert loaded.rate is not None  # noqa: S101  (recordings have one)
+    front_end, split = LogMel(loaded.rate), loaded.train
+    check_shortest(loaded, front_end.frame or 0)
     x, rows = heard(split, pick(len(split), min(samples, _RECORDINGS)))
     some = Split(x, lengths=None if split.lengths is None else split.lengths[rows])
-    assert loaded.rate is not None  # noqa: S101  (recordings have one)
-    return LogMel(loaded.rate).apply(Made(loaded.name, some, rate=loaded.rate))[0]
+    return front_end.apply(Made(loaded.name, some, rate=loaded.rate))[0]
 
 
 def _of_all(found: "Inspection", loaded: "Dataset", noise: str | None) -> "Inspection":

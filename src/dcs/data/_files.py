@@ -99,6 +99,8 @@ def sort_out(
     with _quiet(), progress(what, total=len(files)) as advance:
         for file in files:
             try:
+                if not file.is_file():
+                    raise no_file(file)
                 check(file)
                 good.append(file)
             except (DataError, OSError) as error:
@@ -127,6 +129,11 @@ def unreadable(file: Path, kind: str, reason: str) -> DataError:
         f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy, or "
         f"leave out all such files with skip_bad=True"
     )
+
+
+def no_file(file: Path) -> DataError:
+    """The error for what cannot be opened; a pipe would make one wait for ever."""
+    return DataError(f"{quote(file)} is a broken link or no regular file: remove it or restore it")
 
 
 def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:

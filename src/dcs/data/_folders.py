@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
-from dcs.data._files import FileSamples, quote, sort_out, warn_of_bad
+from dcs.data._files import FileSamples, no_file, quote, sort_out, warn_of_bad
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings
 
@@ -55,7 +55,7 @@ def read_folder(
     """
     folder = Path(folder)
     single = folder.is_file() and folder.suffix.lower() in AUDIO_SUFFIXES
-    names, is_images = ([folder.name], False) if single else _find(folder)
+    names, is_images = ([folder.name], False) if single else _find(folder, skip_bad)
     root = folder.parent if single else folder
     skipped = {}
     if skip_bad:
@@ -89,9 +89,9 @@ def read_folder(
     return Dataset(str(folder), parts[0], test, classes, **about)  # type: ignore[arg-type]
 
 
-def list_recordings(folder: Path) -> list[str]:
-    """The paths of all recordings below a folder, relative to it and sorted."""
-    names, is_images = _find(folder)
+def list_recordings(folder: Path, skip_bad: bool = False) -> list[str]:
+    """The paths of all recordings below a folder, relative to it and sorted; links may be broken if asked."""
+    names, is_images = _find(folder, skip_bad)
     if is_images:
         raise DataError(f"{quote(folder)} holds images, not recordings: name a folder of those")
     return names
@@ -135,7 +135,7 @@ def _make_splits(
     return parts
 
 
-def _find(folder: Path) -> tuple[list[str], bool]:
+def _find(folder: Path, skip_bad: bool) -> tuple[list[str], bool]:
     """The paths of images or recordings, relative to the folder and sorted; and whether they are images."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
@@ -155,8 +155,8 @@ def _find(folder: Path) -> tuple[list[str], bool]:
             if file.suffix.lower() not in IMAGE_SUFFIXES + AUDIO_SUFFIXES:
                 others += [file.name] if file.name.lower() not in _OF_NO_INTEREST else []
                 continue
-            if not file.is_file():  # to open a pipe would wait for ever
-                raise DataError(f"{quote(file)} is a broken link or no regular file: remove it or restore it")
+            if not skip_bad and not file.is_file():
+                raise no_file(file)
             found_in = images if file.suffix.lower() in IMAGE_SUFFIXES else recordings
             found_in.append(file.relative_to(folder).as_posix())
     if images and recordings:

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
-from dcs.data._dataset import DataError, DataWarning
+from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
 _LENGTH_UNKNOWN = 2**62  # libsndfile gives about 2**63 where a header leaves the length out
 _STREAMED = 0x7FFFF000  # bytes, and more, promise writers of WAV files that cannot go back to say how many
+_LOUDEST = 1e15  # so that the power of a frame, or of a recording, is finite in float32
 _TAPS = 10  # SciPy's resampling filter reaches so many samples, of the lower rate, to either side
 _BLOCK = 2**20
 
@@ -159,19 +160,49 @@ def warn_of_silence(silent: Sequence[object]) -> None:
         )
 
 
+def check_shortest(data: Dataset, frame: int) -> None:
+    """Raise DataError, with its name, if all recordings were cut to one that is too short for a frame."""
+    if data.rate is None or data.location is None or data.shape[0] >= frame:
+        return
+    folder = data.location if data.location.is_dir() else data.location.parent
+    splits = [data.train] if data.test is None else [data.train, data.test]
+    files = [folder / name for split in splits for name in split.names]
+    lengths = [_resampled(_read_header(file), data.rate) for file in files]
+    if min(lengths) == data.shape[0] and frame <= max(lengths):
+        file = files[lengths.index(min(lengths))]
+        raise DataError(
+            f"{quote(file)} has {min(lengths)} samples, less than a frame of the spectrogram, {frame}: "
+            f'remove all as short, use mixed="pad", a shorter frame, or waveforms in place of spectrograms'
+        )
+
+
 def check_recording(file: Path) -> None:
     """Raise DataError if a recording cannot be learned from: unreadable, not finite, or silent."""
     promised, count = _read_header(file).length, 0
     low, high = np.inf, -np.inf
     with _open(file) as recording:
         while len(block := recording.read(_BLOCK, dtype="float32", always_2d=True)):
-            if not np.isfinite(block).all():
-                raise DataError(f"{quote(file)} has NaN or infinite values: replace them, or remove the file")
+            _check_values(file, block)
             low, high, count = min(low, block.min()), max(high, block.max()), count + len(block)
     if count != promised:
         raise changed(file, (count,), (promised,))
     if low == high:
         raise DataError(f"{quote(file)} is silent: all its samples are {low:g}; remove it")
+
+
+def _check_values(file: Path, values: np.ndarray) -> None:
+    peak = float(np.abs(values).max(initial=0))
+    if not np.isfinite(peak):
+        wrong = int((~np.isfinite(values)).sum())
+        raise DataError(
+            f"{quote(file)} has {wrong} NaN or infinite values of {values.size}: replace them, or remove the "
+            f"file"
+        )
+    if peak > _LOUDEST:
+        raise DataError(
+            f"{quote(file)} goes up to {peak:.3g}, too large to be squared: replace it by a copy that "
+            f"is scaled to about 1, or remove it"
+        )
 
 
 class Sound(NamedTuple):
@@ -190,8 +221,7 @@ def read_sound(file: Path) -> Sound:
         sound = Sound(channels, recording.samplerate, recording.subtype)
     if len(channels) != promised:
         raise changed(file, (len(channels),), (promised,))
-    if not np.isfinite(channels).all():
-        raise DataError(f"{quote(file)} has NaN or infinite values: replace them, or remove the file")
+    _check_values(file, channels)
     return sound
 
 
@@ -308,6 +338,7 @@ def _decode(section: Section, *, length: int, rate: int) -> Tensor:
         channels = recording.read(ask, dtype="float32", always_2d=True)
     if len(channels) != last - first:
         raise changed(section.file, (len(channels),), (last - first,))
+    _check_values(section.file, channels)
     mono = channels[:, 0] if channels.shape[1] == 1 else channels.mean(axis=1)
     if up != down:
         offset = first // down * up
