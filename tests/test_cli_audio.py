@@ -112,8 +112,30 @@ def test_one_recording_of_another_rate_is_embedded_as_the_run_was_trained(spectr
     wrong = inside("embed", spectrogram_run, tmp_path / "long.wav", "--out", tmp_path / "g.npy")
     assert wrong.returncode == 1
     assert "long.wav" in wrong.stderr
-    assert "2048 samples as size asks" in wrong.stderr
+    assert "of one length, 2048 samples, but" in wrong.stderr
     assert wrong.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("mixed", ["crop", "pad"])
+def test_the_size_is_that_of_the_run_where_none_is_given(spectrogram_run, tmp_path, mixed):
+    data = tmp_path / "data"
+    for number in range(10):
+        length = 5000 if mixed == "crop" or number else 1500
+        path = data / "ab"[number % 2] / f"{number}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, np.random.default_rng(number).normal(0, 0.1, length), RATE)
+    for arguments in (
+        ("embed", spectrogram_run, data, "--out", tmp_path / "f.npy"),
+        ("denoise", spectrogram_run, data, "--out", tmp_path / "d.npy"),
+        ("evaluate", spectrogram_run, "--data", data, "--protocol", "linear"),
+    ):
+        result = inside(*arguments, "--mixed", mixed)
+        assert result.returncode == 0, result.stderr
+    assert len(np.load(tmp_path / "f.npy")) == len(np.load(tmp_path / "d.npy")) == 10
+    soundfile.write(data / "a/short.wav", np.random.default_rng(0).normal(0, 0.1, 900), RATE)
+    wrong = inside("embed", spectrogram_run, data, "--out", tmp_path / "g.npy", "--mixed", "crop")
+    assert (wrong.returncode, "short.wav" in wrong.stderr, "--mixed pad" in wrong.stderr) == (1, True, True)
+    assert "shorter than the 2048 samples to be cut out" in wrong.stderr
 
 
 @pytest.mark.parametrize("objective", ["dcs", "n2v"])

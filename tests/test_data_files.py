@@ -574,7 +574,7 @@ def test_mixed_lengths_are_refused(tmp_path):
     )
     fails(
         lambda: read_recordings(files[:1], size=29),
-        "29 samples as size asks",
+        "of one length, 29 samples, but",
         named(files[0]),
         'mixed="crop"',
     )

@@ -134,9 +134,12 @@ def as_trained(run: Path, data: str, reading: Reading) -> Reading:
     if reading.rate is None:
         reading = reading._replace(rate=known["rate"])
     if reading.mixed is Mixed.error and reading.size is None:
+        reading = reading._replace(mixed=Mixed(known["mixed"]))
+    if reading.size is None:
         length = json.loads((run / "config.json").read_bytes())["shape"][0]
-        hop = known["hop"] if reading.hop is None else reading.hop
-        reading = reading._replace(mixed=Mixed(known["mixed"]), size=str(length), hop=hop)
+        reading = reading._replace(size=str(length))
+    if reading.mixed is Mixed.windows and reading.hop is None:
+        reading = reading._replace(hop=known["hop"])
     return reading
 
 

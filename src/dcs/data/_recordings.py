@@ -260,7 +260,7 @@ def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, want
     length = wanted or (max(lengths) if mixed == "pad" else min(lengths))
     kinds = [f"{length} samples" for length in lengths]
     if mixed == "error" and set(lengths) != {length}:
-        asked = f", {length} samples as size asks," if wanted else ""
+        asked = f", {length} samples," if wanted else ""
         raise DataError(
             f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: remove the "
             f'odd ones, cut out the centre of each with mixed="crop", or use mixed="pad" or mixed="windows"'
@@ -268,7 +268,7 @@ def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, want
     if mixed == "crop" and min(lengths) < length:
         short = [i for i, have in enumerate(lengths) if have < length]
         raise DataError(
-            f"recordings are shorter than the {length} samples that size cuts out: "
+            f"recordings are shorter than the {length} samples to be cut out: "
             f"{list_kinds([kinds[i] for i in short], [files[i] for i in short])}: "
             f'use a smaller size, mixed="pad", or remove them'
         )
