@@ -11,7 +11,7 @@ from dcs import DenoisingEncoder
 from dcs._long_signals import cross_fade, cut
 from dcs._predicting import nearest, prediction_scale
 from dcs.data import Split
-from dcs.objectives import SURE, DenoisingCosine
+from dcs.objectives import MSE, SURE, DenoisingCosine
 from dcs.training import make_objective, read_config, train
 
 LENGTHS = torch.tensor([20, 12, 9, 20, 15, 7, 20, 11] * 8)
@@ -139,6 +139,41 @@ def test_a_split_brings_its_lengths_to_the_encoder():
     assert [float(p.detach()) for p in again.network_.parameters()] == one
     assert again.score(Split(padded((20,), FILLINGS[2]), lengths=LENGTHS)) == score
     assert not denoised[torch.arange(20) >= LENGTHS[:, None]].any()
+
+
+class Watcher(nn.Module):
+    """Predicts from all of a sample, its padding too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(20, 20)
+
+    def encode(self, x):
+        return self.layer(x)[:, :3]
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("objective", ["dcs", "n2v", "mse", "dae"])
+def test_a_network_never_sees_what_is_in_the_padding(objective):
+    torch.manual_seed(0)
+    network, found = Watcher(), []
+    for filling in FILLINGS:
+        split = Split(padded((20,), filling), lengths=LENGTHS)
+        encoder = DenoisingEncoder(network=network, objective=objective, max_epochs=2, random_state=0)
+        encoder.fit(split)
+        losses = [line[name] for line in encoder.history_ for name in ("loss", "validation_loss")]
+        found.append([losses, encoder.scale_, encoder.score(split)])
+        found[-1] += [encoder.transform(split).tolist(), encoder.denoise(split).tolist()]
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_pair_is_not_seen_in_the_padding_either():
+    inside, model = torch.arange(20) < LENGTHS[:, None], Watcher()
+    x = padded((20,), torch.zeros_like)
+    losses = [MSE()(model, x, pair=padded((20,), filling), valid=inside).item() for filling in FILLINGS]
+    assert losses[0] == losses[1] == losses[2]
 
 
 # Long signals

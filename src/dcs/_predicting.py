@@ -63,10 +63,13 @@ def prediction_scale(
     products = torch.zeros(3, dtype=torch.float64)
     with predicting(network, device):
         for batch in data.Batches(x, rows_of(x), device=device, rows=rows).epoch():
-            prediction = network(batch.x)
+            seen, inside = batch.x, None
             if lengths is not None:
-                prediction = prediction * data.valid_entries(lengths[batch.rows].to(device), x.shape[1:])
-            a, b = (part.flatten().cpu().double() for part in (batch.x, prediction))
+                inside = data.valid_entries(lengths[batch.rows].to(device), x.shape[1:])
+                seen = seen.where(inside, 0)
+            prediction = network(seen)
+            prediction = prediction if inside is None else prediction * inside
+            a, b = (part.flatten().cpu().double() for part in (seen, prediction))
             products += torch.stack([a @ b, b @ b, a @ a])
     inner, predicted, given = products.tolist()
     if predicted <= 0:
@@ -129,7 +132,7 @@ def collect(
         call: Gives the results of some samples; with lengths, of some and which of their entries are valid.
         x: All of them.
         device: Where.
-        lengths: How much of each sample is no padding, (n,).
+        lengths: How much of each sample is no padding, (n,), in whose place the call is given zeros.
         rows: How many at a time; by default as many as `rows_of` says.
     """
     rows, results = rows or rows_of(x), np.empty(0, np.float32)
@@ -138,7 +141,8 @@ def collect(
             given = [_filled(batch.x, rows)]
             if lengths is not None:
                 some = _filled(lengths[batch.rows].to(device), rows)
-                given.append(data.valid_entries(some, x.shape[1:]))
+                valid = data.valid_entries(some, x.shape[1:])
+                given = [given[0].where(valid, 0), valid]
             result = call(*given)[: len(batch.x)].float().cpu().numpy()
             if not results.size:
                 results = np.empty((x.shape[0], *result.shape[1:]), np.float32)

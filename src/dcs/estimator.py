@@ -210,11 +210,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def transform(self, X: Any) -> Array:  # noqa: N803
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
-        x, _ = self._seen(self._read(X), _lengths_of(X))
+        x, lengths = self._seen(self._read(X), _lengths_of(X))
         encode, objective = encoder_of(self.network_), self.objective_
-        if isinstance(objective, objectives.SelfSupervised):  # whose network takes normalised images
-            return collect(self.network_, lambda x: encode(objective.inputs(x)), x, self._device())
-        return collect(self.network_, encode, x, self._device())
+        # A self-supervised objective's network takes normalised images.
+        normalise = objective.inputs if isinstance(objective, objectives.SelfSupervised) else None
+
+        def features(x: Tensor, _valid: Tensor | None = None) -> Tensor:
+            return encode(x if normalise is None else normalise(x))
+
+        return collect(self.network_, features, x, self._device(), lengths)
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.

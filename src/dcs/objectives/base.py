@@ -66,7 +66,7 @@ class Objective(nn.Module):
             generator: Where all randomness comes from.
             pair: A second, independent noisy view of the same things (A3), if there is one: it is what the
                 model then sees, in place of a masked x, and all entries are compared.
-            valid: False on padding, which never counts.
+            valid: False on padding, which never counts: the model sees zeros there.
 
         Returns:
             A scalar.
@@ -78,6 +78,9 @@ class Objective(nn.Module):
         if pair is not None:
             check_batch("pair", pair)
             check_same_shape("pair", pair, "x", x)
+        if valid is not None:  # what is in the padding must not reach the model, either
+            inside = check_mask("valid", valid, x)
+            x, pair = x.where(inside, 0), None if pair is None else pair.where(inside, 0)
         return self.compute(model, Batch(x, generator, pair, valid))
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
