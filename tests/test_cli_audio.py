@@ -3,6 +3,7 @@
 import csv
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -309,3 +310,12 @@ def test_domain_is_for_recordings():
     result = inside("fit", "digits", "--out", "nowhere", "--domain", "waveform")
     assert result.returncode == 1
     assert "--domain is for recordings" in result.stderr
+
+
+def test_examples_of_denoising_recordings_say_how_to_fit_for_it():
+    told = " ".join(inside("denoise", "--help").stdout.split())
+    readme = " ".join(Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8").split())
+    for text in (told, readme):
+        before, found, _ = text.partition("dcs denoise run in.wav --out out.wav")
+        assert found
+        assert "dcs fit recordings/ --domain waveform" in before

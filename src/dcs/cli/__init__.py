@@ -25,7 +25,12 @@ app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.de
 app.command("inspect", epilog="Example: dcs inspect photos/ --out noise.html")(inspect.inspect)
 app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
 app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
-app.command("denoise", epilog="Example: dcs denoise run in.wav --out out.wav")(fit.denoise)
+app.command(
+    "denoise",
+    epilog="Example: dcs denoise run photos/ --out cleaner. Recordings need a run with --domain waveform: "
+    "dcs fit recordings/ --domain waveform --mixed windows --size 16384 --out run; then "
+    "dcs denoise run in.wav --out out.wav",
+)(fit.denoise)
 app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)
 app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
     reproduce.reproduce
