@@ -312,6 +312,13 @@ def test_domain_is_for_recordings():
     assert "--domain is for recordings" in result.stderr
 
 
+def test_a_network_for_images_does_not_go_with_waveforms(recordings, tmp_path):
+    result = inside("fit", recordings, "--out", tmp_path / "run", "--domain", "waveform", "--network", "vit")
+    assert result.returncode == 1
+    assert "--network vit does not go with --domain waveform" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_examples_of_denoising_recordings_say_how_to_fit_for_it():
     told = " ".join(inside("denoise", "--help").stdout.split())
     readme = " ".join(Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8").split())

@@ -272,3 +272,11 @@ def test_floating_point_is_written_as_it_is(tmp_path):
     wave = (3 * np.sin(np.arange(400) * 0.05)).astype(np.float32)[:, None]
     (tmp_path / "a.wav").write_bytes(write_sound(tmp_path / "a.wav", Sound(wave, 8000, "FLOAT")))
     assert np.array_equal(read_sound(tmp_path / "a.wav").channels, wave)
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_32"])
+def test_what_flac_cannot_hold_is_written_with_the_most_bits_it_has(tmp_path, subtype):
+    wave = noise(400)[:, None]
+    (tmp_path / "a.flac").write_bytes(write_sound(tmp_path / "a.flac", Sound(wave, 8000, subtype)))
+    assert read_sound(tmp_path / "a.flac").subtype == "PCM_24"
+    assert read_sound(tmp_path / "a.flac").channels == pytest.approx(wave, abs=2**-22)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from dcs.data import Dataset, Samples, Split
 
 
+_OF_WAVEFORMS = ("waveunet", "conv1d", "mlp")
+
+
 class Domain(StrEnum):
     """What the network sees of recordings."""
 
@@ -76,7 +79,9 @@ def fit(
     domain: Annotated[
         Domain | None, typer.Option(help="What is learned of recordings.  [default: as the network needs it]")
     ] = None,
-    components: Annotated[int | None, typer.Option(min=1, help="Features.  [default: 10]")] = None,
+    components: Annotated[
+        int | None, typer.Option(min=1, help="Features.  [default: 10; for recordings vit 192, waveunet 32]")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=0, help="At most.  [default: enough, with early stopping]")
     ] = None,
@@ -366,6 +371,11 @@ def _for_recordings(
         if given.get("front_end"):
             raise ValueError("front_end makes spectrograms: leave it out with --domain waveform")
         given.setdefault("network", "waveunet")
+        if given["network"] not in _OF_WAVEFORMS:
+            raise ValueError(
+                f"--network {given['network']} does not go with --domain waveform: leave out --domain, so "
+                f"that it sees spectrograms, or use one of {', '.join(_OF_WAVEFORMS)}"
+            )
         if objective in REGISTRY and issubclass(REGISTRY[objective], MaskedObjective):
             given["masking"] = {"kind": "amplitude", **given.get("masking", {})}
     own = {"vit": 192, "waveunet": 32}

@@ -234,8 +234,14 @@ def write_sound(file: Path, sound: Sound) -> bytes:
 
     soundfile = require("soundfile", "audio", "writing recordings")
     kind = file.suffix[1:].upper()
-    fits = soundfile.check_format(kind, sound.subtype)
-    subtype = sound.subtype if fits else soundfile.default_subtype(kind)
+    subtype = sound.subtype
+    if not soundfile.check_format(kind, subtype):
+        fine = kind == "FLAC" and subtype in (
+            "FLOAT",
+            "DOUBLE",
+            "PCM_32",
+        )  # than 16 bits
+        subtype = "PCM_24" if fine else soundfile.default_subtype(kind)
     channels, peak = sound.channels, float(np.abs(sound.channels).max())
     if peak >= 1 and subtype not in ("FLOAT", "DOUBLE"):
         channels = channels * (0.999 / peak)
