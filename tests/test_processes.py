@@ -198,7 +198,7 @@ def test_a_process_that_ends_or_is_asked_to_ends_all(tmp_path, kind, codes):
         assert said.startswith("RunError: another process of this training has ended")
         assert "--resume" in said
     else:
-        assert said.startswith("Stopped: stopped in epoch 1 after batch 3, and saved")
+        assert said.startswith("Stopped: stopped in epoch 2 after batch 3, and saved")
         assert (tmp_path / "1.txt").read_text() == said
     assert max(checkpoint.numbers(tmp_path / "run" / "checkpoint")) == 8
     # One process goes on where two left off.

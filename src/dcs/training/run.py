@@ -167,8 +167,8 @@ class Run:
         if self.main:
             self.save(state)
         raise Stopped(
-            f"stopped in epoch {position['epoch']} after batch {position['batch']}, and saved: go on with "
-            f"--resume",
+            f"stopped in epoch {position['epoch'] + 1} after batch {position['batch']}, and saved: go on "
+            f"with --resume",
             self.asked_to_stop or signal.SIGTERM,
         )
 
