@@ -1,10 +1,13 @@
 """The pages in results/ say what the measurements beside them say."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dcs.experiments._table import as_markdown, tables
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,3 +24,17 @@ def test_the_page_on_robust_dcs_has_the_tables_of_its_files(name):
     tables = printed("robust_dcs.py", "table", f"results/{name}.jsonl")
     assert "### digits" in tables
     assert tables in (ROOT / "results" / "robust-dcs.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["expt3-quick"])
+def test_the_page_of_an_experiment_has_the_table_of_its_trials(name):
+    trials = [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
+    page = (ROOT / "results" / f"{name}.md").read_text()
+    for table in tables(trials):
+        assert as_markdown(table).strip() in page
+
+
+def test_the_page_on_expt3_says_what_moved_it():
+    table = printed("expt3_choices.py", "table", "results/expt3-choices.jsonl")
+    assert "| quick |" in table
+    assert table in (ROOT / "results" / "expt3-quick.md").read_text()
