@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+_REST = 0.3  # seconds
+
 
 class Ratio(NamedTuple):
     """One line of the table."""
@@ -30,10 +32,19 @@ def timed(function: Callable[[], object], count: int) -> list[float]:
 def side_by_side(
     ours: Callable[[int], list[float]], reference: Callable[[int], list[float]], count: int, rounds: int
 ) -> tuple[float, float]:
-    """Medians of both, in alternating rounds after one that does not count."""
+    """Medians of both, in alternating rounds after one that does not count, each after a rest.
+
+    Threads of the other side, such as those of NumPy's BLAS, go on spinning for a while, on a core that is
+    then missing.
+    """
+
+    def rested(side: Callable[[int], list[float]]) -> list[float]:
+        time.sleep(_REST)
+        return side(count)
+
     ours(count)
     reference(count)
-    pairs = [(ours(count), reference(count)) for _ in range(rounds)]
+    pairs = [(rested(ours), rested(reference)) for _ in range(rounds)]
     return statistics.median(s for a, _ in pairs for s in a), statistics.median(
         s for _, b in pairs for s in b
     )
