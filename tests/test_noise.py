@@ -182,6 +182,11 @@ def test_tables_need_no_order(sigma):
     assert noise.estimate_sigma(x, patch=8) > 1
 
 
+def test_a_table_of_one_column_is_too_little():
+    with pytest.raises(ValueError, match="too few patches"):
+        noise.estimate_sigma(torch.randn(50, 1, generator=torch.Generator().manual_seed(0)))
+
+
 def test_signals_keep_their_windows():
     """As few rows as entries do not matter where neighbours are alike."""
     generator = torch.Generator().manual_seed(0)

@@ -236,11 +236,8 @@ def write_sound(file: Path, sound: Sound) -> bytes:
     kind = file.suffix[1:].upper()
     subtype = sound.subtype
     if not soundfile.check_format(kind, subtype):
-        fine = kind == "FLAC" and subtype in (
-            "FLOAT",
-            "DOUBLE",
-            "PCM_32",
-        )  # than 16 bits
+        # FLAC's own choice has 16 bits, too few for these.
+        fine = kind == "FLAC" and subtype in ("FLOAT", "DOUBLE", "PCM_32")
         subtype = "PCM_24" if fine else soundfile.default_subtype(kind)
     channels, peak = sound.channels, float(np.abs(sound.channels).max())
     if peak >= 1 and subtype not in ("FLOAT", "DOUBLE"):

@@ -11,7 +11,7 @@ from torch.nn import functional
 from dcs._checks import check_choice, check_finite, check_integer, check_number, read_batch
 
 _CHUNK = 2**22  # patch entries handled at once
-_MOST_COLUMNS = 256
+_MOST_ROWS, _MOST_COLUMNS = 10_000, 256  # that are enough to tell whether there is an order
 # Daubechies' high-pass filter with two vanishing moments (db2).
 _HIGH_PASS = (-0.48296291314469025, 0.836516303737469, -0.22414386804185735, -0.12940952255092145)
 
@@ -155,8 +155,8 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
 
 def _in_order(x: Tensor) -> bool:
     """Whether neighbouring entries of vectors (n, t) are more alike than in another order, by chance 1 %."""
-    columns = x[:, :_MOST_COLUMNS].T.double()
-    alike = torch.corrcoef(columns).nan_to_num()
+    columns = x[:_MOST_ROWS, :_MOST_COLUMNS].T.double()
+    alike = torch.corrcoef(columns).nan_to_num().reshape(len(columns), -1)
     draw = torch.rand(999, len(columns), generator=torch.Generator().manual_seed(0))
     orders = torch.cat([torch.arange(len(columns))[None], draw.argsort(1)]).to(x.device)
     sums = alike[orders[:, :-1], orders[:, 1:]].sum(1)

@@ -55,7 +55,9 @@ class ChosenViews(GaussianSplit):
         if valid is None:
             with contextlib.suppress(ValueError):  # too little to tell
                 sigma = estimate_sigma(x)
-            if not (sigma > LEAST_NOISE * float(x.std()) and quiet_share(x, sigma) <= MOST_QUIET):
+            if sigma > 0 and not (
+                sigma > LEAST_NOISE * float(x.std()) and quiet_share(x, sigma) <= MOST_QUIET
+            ):
                 sigma = 0.0
         self.sigma.fill_(sigma)
 
