@@ -1,9 +1,11 @@
 """Batches from memory and from disk: each sample once an epoch, the same either way, and resumable."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -70,6 +72,18 @@ def test_a_resumed_epoch_goes_on_as_it_would_have(tmp_path):
     whole = rows_of(batches, generator=torch.Generator().manual_seed(0))
     for start in range(len(batches) + 1):
         assert rows_of(batches, generator=torch.Generator().manual_seed(0), start=start) == whole[start:]
+
+
+def test_one_of_several_processes_reads_for_itself(tmp_path):
+    """joblib's processes cannot start further ones: trials side by side would end with their first file."""
+    np.save(tmp_path / "a.npy", np.arange(12, dtype=np.float32).reshape(6, 2))
+
+    def total(path):
+        samples = load(path, resident=False).train.x
+        return samples.default_workers(), sum(float(batch.x.sum()) for batch in Batches(samples, 4).epoch())
+
+    assert joblib.Parallel(n_jobs=2)([joblib.delayed(total)(tmp_path / "a.npy")] * 2) == [(0, 66.0)] * 2
+    assert load(tmp_path / "a.npy", resident=False).train.x.default_workers() == min(4, os.cpu_count())
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -1,5 +1,6 @@
 """What loading gives: a data set with its splits, in memory or read from disk batch by batch."""
 
+import multiprocessing
 import operator
 import os
 from abc import abstractmethod
@@ -30,8 +31,8 @@ class Samples(TorchDataset[Tensor]):
         """Read some samples, (len(indices), ...) in float32, finite."""
 
     def default_workers(self) -> int:
-        """How many processes read ahead, if nobody says."""
-        return min(4, os.cpu_count() or 1)
+        """How many processes read ahead, if nobody says: none in a process that is one of several."""
+        return 0 if multiprocessing.parent_process() else min(4, os.cpu_count() or 1)
 
     def __len__(self) -> int:
         return self.shape[0]
