@@ -643,6 +643,28 @@ def test_gradient_in_the_prediction(name, masked):
     assert gradcheck(loss, prediction.requires_grad_())
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_gradient_of_the_cosine_in_both_arguments(masked):
+    target, _, prediction = noisy_views(3, 6)
+    b = random_mask(3, 6) if masked else None
+
+    def loss(u, v):
+        return F.cosine_loss(u, v, b, reduction="none")
+
+    assert gradcheck(loss, (target.requires_grad_(), prediction.requires_grad_()))
+
+
+@pytest.mark.parametrize("length", [1e-15, 1e15])
+def test_the_gradient_of_the_cosine_falls_with_the_length_of_the_prediction(length):
+    target, _, prediction = (view.float() for view in noisy_views(3, 6))
+
+    def slope(v):
+        v = v.detach().requires_grad_()
+        return torch.autograd.grad(F.cosine_loss(target, v, eps=1e-20), v)[0]
+
+    close(slope(prediction * length) * length, slope(prediction), 1e-5)
+
+
 @pytest.mark.parametrize("options", [{"variant": "paper"}, {"method": "monte_carlo"}, {"eta": 0.1}], ids=str)
 def test_gradient_in_the_prediction_with_other_weights(options):
     x, x_tilde, prediction = noisy_views(3, 6)

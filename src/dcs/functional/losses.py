@@ -15,7 +15,8 @@ from dcs._checks import (
     check_same_shape,
     check_tensor,
 )
-from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, norm, reduce
+from dcs.functional._cosine import cosine_of_rows
+from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce
 from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 
@@ -52,8 +53,8 @@ def cosine_loss(
     check_number("eps", eps, above=0, at_most=1)
     valid = _check_pair("target", target, "prediction", prediction, valid)
     b = compared_entries(mask, valid, target)
-    u, v = as_rows(target, b, valid), as_rows(prediction, b, valid)
-    cosine, norms = _cosine_of_rows(u, v, eps)
+    u, v = as_rows(target, b, valid), as_rows(prediction, None, valid)
+    cosine, norms = cosine_of_rows(u, v, b, eps)
     check_finite(norms.sum(), target=u, prediction=v)
     return reduce(-cosine, reduction)
 
@@ -119,11 +120,11 @@ def denoising_cosine_loss(
     _check_pair("x", x, "x_tilde", x_tilde)
     check_generator(generator, x.device)
     b = compared_entries(mask, valid, x)
-    u, v = as_rows(x.detach(), b, valid), as_rows(prediction, b, valid)
-    cosine, norms = _cosine_of_rows(u, v, eps)
+    u, v = as_rows(x.detach(), b, valid), as_rows(prediction, None, valid)
+    cosine, norms = cosine_of_rows(u, v, b, eps)
     with torch.no_grad():
-        u_tilde = as_rows(x_tilde, b, valid)
-        estimate, distance = snr_of_rows(u, u_tilde)
+        u_tilde = as_rows(x_tilde, None, valid)
+        estimate, distance = snr_of_rows(u, u_tilde, b)
         check_finite((norms + distance).sum(), x=u, prediction=v, x_tilde=u_tilde)
         c = estimate if snr is None else _check_snr(snr, u)
         dim = count_entries(b, u).clamp(min=1)
@@ -274,14 +275,6 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
             f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
             f"{tuple(x.shape)}, got shape {tuple(sigma.shape)}"
         ) from None
-
-
-def _cosine_of_rows(u: Tensor, v: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The cosine of each pair of checked rows, and ‖u‖ + ‖v‖, which is finite if they are."""
-    u_norm, v_norm = norm(u), norm(v)
-    product = u_norm * v_norm
-    cosine = dot(u, v) / product.clamp(min=eps)
-    return cosine.where(product > eps, cosine.detach()), u_norm + v_norm
 
 
 def _is_constant(x: Tensor, valid: Tensor | None) -> Tensor:

@@ -66,15 +66,15 @@ def snr(x: Tensor, x_tilde: Tensor, mask: Tensor | None = None, *, valid: Tensor
     check_same_shape("x_tilde", x_tilde, "x", x)
     valid = None if valid is None else check_mask("valid", valid, x)
     b = compared_entries(mask, valid, x)
-    u, u_tilde = as_rows(x, b, valid), as_rows(x_tilde, b, valid)
-    estimate, distance = snr_of_rows(u, u_tilde)
+    u, u_tilde = as_rows(x, b, valid), as_rows(x_tilde, None, valid)
+    estimate, distance = snr_of_rows(u, u_tilde, b)
     check_finite(distance.sum(), x=u, x_tilde=u_tilde)
     return estimate
 
 
-def snr_of_rows(u: Tensor, u_tilde: Tensor) -> tuple[Tensor, Tensor]:
-    """ĉ and ‖u − ũ‖ of checked rows."""
-    difference = u - u_tilde
+def snr_of_rows(u: Tensor, u_tilde: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
+    """ĉ and ‖u − b⊙ũ‖ of checked rows, of which u is 0 where b is."""
+    difference = u - u_tilde if b is None else torch.addcmul(u, u_tilde, b, value=-1)
     distance = norm(difference)
     equal = distance == 0
     if bool(equal.any()) and bool(difference[equal].any()):
