@@ -181,7 +181,14 @@ def test_smoke_has_every_row_and_the_sweep(smoke):
     for line in experiments.read_results(out):
         assert 0 <= line["metrics"]["knn"] <= 100
         assert ("step_seconds" in line["metrics"]) == (line["method"] != "untrained")
-        assert line["settings"]["evaluation"]["head"] == "sgd"
+        assert line["settings"]["evaluation"]["head"] == "lbfgs"
+
+
+def test_the_paper_s_preset_has_simsiam_s_classifier(tmp_path):
+    trial = one("simsiam", train_size=64)._replace(method="untrained", scale="paper")
+    outcome = _siamese.run(trial, tmp_path, None, None)
+    assert outcome.result.settings["head"] == "sgd"
+    assert outcome.result.settings["learning_rate"] == 30
 
 
 @pytest.mark.filterwarnings("ignore:.*expected cosine at the floor")  # these images are noise

@@ -12,7 +12,8 @@ from torch import nn
 from dcs import models, objectives
 from dcs.augmentation import Views
 from dcs.masking import BlindSpot
-from dcs.objectives import BYOL, DenoisingCosine, Noise2Void, SimCLR, SimSiam
+from dcs.noise import GaussianSplit
+from dcs.objectives import BYOL, ChosenViews, DenoisingCosine, Noise2Void, SimCLR, SimSiam
 from dcs.training import KNNMonitor, read_config, train
 
 SHAPE = (3, 8, 8)
@@ -438,3 +439,24 @@ def test_digits_are_learned(name, how):
     history = train(model, objective, parts[0][0], config, monitor=monitor)
     assert history[-1]["knn"] >= untrained + 5
     assert history[-1]["projection_spread"] > 0.5
+
+
+@pytest.mark.parametrize("make_it", [lambda: DenoisingCosine(), lambda: DenoisingCosine(ChosenViews())])
+@pytest.mark.parametrize("how", ["separate", "shared"])
+def test_a_regulariser_masks_even_where_it_would_split_samples(how, make_it):
+    x = torch.rand(200, 3, 16, 16, generator=seeded())  # white noise
+    alone = make_it()
+    alone.prepare(network(), x)
+    assert alone.masker.splits
+    objective = make(SimSiam, regulariser=make_it(), how=how)
+    objective.prepare(network(), x)
+    assert objective.regulariser.masker == BlindSpot(rho=0.3)
+    named = objectives.get("simsiam-dcs", features=4)
+    assert named.regulariser.masker == BlindSpot(rho=0.3)
+
+
+def test_a_split_that_was_asked_for_is_for_raw_images_alone():
+    split = GaussianSplit(0.1)
+    assert make(SimSiam, regulariser=DenoisingCosine(split)).regulariser.masker is split
+    with pytest.raises(ValueError, match="regulariser must mask for how='shared'"):
+        make(SimSiam, regulariser=DenoisingCosine(split), how="shared")

@@ -114,6 +114,19 @@ def test_training_looks_at_few_samples_if_they_are_large(monkeypatch):
         assert seen[-1] == expected
 
 
+def test_training_looks_at_samples_from_all_over_the_data(monkeypatch):
+    seen = []
+    monkeypatch.setattr(ChosenViews, "estimate", lambda _, x, valid=None: seen.append(x[:, 0, 0]))
+    x = torch.arange(10_000.0).reshape(-1, 1, 1).expand(-1, 2, 2)  # sorted, as by class
+    config = training.read_config({"max_epochs": 0})
+    training.train(torch.nn.Linear(2, 2), objectives.DenoisingCosine(), x, config)
+    (rows,) = seen
+    assert len(rows.unique()) == 4096
+    assert rows[0] == 0
+    assert rows[-1] == 9_999
+    assert rows.diff().max() <= 3
+
+
 def test_theorem_one_holds_for_the_views_that_were_chosen():
     """With the true k, the mean of the loss is that of the cosine loss to the clean samples."""
     clean = waves(1).expand(20_000, -1, -1).double()

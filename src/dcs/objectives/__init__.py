@@ -43,8 +43,8 @@ def get(name: str, **options: Any) -> Objective:
     Example:
         >>> get("dae", sigma=0.2)
         DenoisingAutoencoder(sigma=0.2)
-        >>> get("simsiam-dcs", weight=0.02, features=512).regulariser.masker
-        ChosenViews(sigma=None, alpha=1.5)
+        >>> get("simsiam-dcs", weight=0.02, features=512).regulariser.masker.rho
+        0.3
     """
     if name not in NAMES:
         near = difflib.get_close_matches(str(name).lower(), NAMES, n=1)

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from dcs._checks import check_bool, check_choice, check_integer, check_number
 from dcs.augmentation import Augment, Views
-from dcs.masking import Masker
+from dcs.masking import BlindSpot, Masker
+from dcs.noise import GaussianSplit
 from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker
+from dcs.objectives.views import ChosenViews
 
 _NO_PADDING = "valid must be None: images of self-supervised objectives have no padding"
 
@@ -29,7 +31,9 @@ class SelfSupervised(Objective):
     Args:
         augment: Makes a view, called as augment(x, generator); by default `dcs.augmentation.Views()`, which
             wants images in [0, 1].
-        regulariser: An objective, such as `DenoisingCosine()`, or none.
+        regulariser: An objective, such as `DenoisingCosine()`, or none. One that would choose its views
+            (`ChosenViews`) is made to mask 30 % of the entries: images as clean as those that views are made
+            of have texture, which is easily taken for noise.
         weight: λ.
         how: `separate` is the paper's: the regulariser makes x_tilde of the raw image, in a pass of its own
             through the backbone. `shared` lets x_tilde of the first view be that view, so that one pass
@@ -70,6 +74,8 @@ class SelfSupervised(Objective):
             )
         check_number("weight", weight, at_least=0)
         check_choice("how", how, ("separate", "shared"))
+        if regulariser is not None:
+            _require_masks(regulariser, how)
         check_masker(masker)
         if how == "shared" and masker is not None:
             raise ValueError("masker must be None with how='shared', where the regulariser masks a view")
@@ -207,6 +213,19 @@ class SelfSupervised(Objective):
             "predictor": self.hidden,
         }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _require_masks(regulariser: Objective, how: str) -> None:
+    """Let a regulariser that would choose its views mask; refuse one that splits views."""
+    views = getattr(regulariser, "masker", None)
+    if isinstance(views, ChosenViews):
+        del regulariser.masker  # a module, which only another module could replace
+        regulariser.masker = BlindSpot(rho=0.3)  # type: ignore[assignment]
+    elif isinstance(views, GaussianSplit) and how == "shared":
+        raise ValueError(
+            "regulariser must mask for how='shared': the noise of raw images, by which it splits, is not "
+            "that of views; use BlindSpot(rho=0.3), or how='separate'"
+        )
 
 
 def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = False) -> nn.Sequential:

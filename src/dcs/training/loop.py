@@ -151,8 +151,9 @@ class _Trainer:
         self.shape = tuple(x.shape[1:])
         most = max(_PREPARE_SAMPLES, _PREPARE_ENTRIES // math.prod(self.shape))
         wanted = min(objective.wanted_samples(), most)
-        some = torch.arange(min(x.shape[0], wanted))
-        if len(some):
+        if wanted:
+            # Spread over all, for data is often sorted by class.
+            some = torch.linspace(0, x.shape[0] - 1, min(x.shape[0], wanted), dtype=torch.float64).long()
             objective.prepare(model, _take(x, some, device), **self._valid(some))
         agree(objective, accelerator)
         parameters = [*model.parameters(), *objective.parameters()]
