@@ -81,7 +81,7 @@ EXPERIMENTS = {
         _siamese.MASKED,
         {
             "paper": Preset({"linear": 1}, 800),
-            "quick": Preset({"linear": 2}, 30, 5_000, ("cifar10",), scale="quick"),
+            "quick": Preset({"linear": 2}, 20, 5_000, ("cifar10",), scale="quick"),
             "smoke": Preset({"linear": 1}, 2, 256, ("digits",), scale="smoke"),
         },
         further=_siamese.FURTHER,

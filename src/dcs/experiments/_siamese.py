@@ -51,7 +51,7 @@ _SMALL_HEADS: dict[str, dict[str, Any]] = {
 }
 RECIPES = {
     "paper": _CIFAR,
-    "quick": _CIFAR._replace(options={"width": 16}, heads=_SMALL_HEADS, batch_size=128, learning_rate=0.06),
+    "quick": _CIFAR._replace(options={"width": 16}, heads=_SMALL_HEADS, batch_size=64, learning_rate=0.5),
     "smoke": _CIFAR._replace(options={"width": 4}, heads=_SMALL_HEADS, batch_size=64),
 }
 _TINY_IMAGENET = _CIFAR._replace(
