@@ -7,7 +7,17 @@ import torch
 from dcs import models
 from dcs.export import to_onnx
 
-SHAPES = {"mlp": (8, 8), "conv": (3, 17, 12), "conv1d": (2, 50), "unet": (13, 16)}
+SHAPES = {
+    "mlp": (8, 8),
+    "conv": (3, 17, 12),
+    "conv1d": (2, 50),
+    "unet": (13, 16),
+    "vit": (16, 8),
+    "waveunet": (64,),
+    "resnet18": (3, 16, 16),
+    "resnet50": (16, 16),
+}
+OPTIONS = {"mlp": {"hidden": (16,)}, "vit": {"depth": 1}, "waveunet": {"depth": 2}}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -15,11 +25,11 @@ SHAPES = {"mlp": (8, 8), "conv": (3, 17, 12), "conv1d": (2, 50), "unet": (13, 16
 def test_onnx_agrees_with_torch(tmp_path, name, part):
     import onnxruntime
 
-    options = {"hidden": (16,)} if name == "mlp" else {"width": 4}
-    network = models.build(name, SHAPES[name], 5, **options)
+    network = models.build(name, SHAPES[name], 5, **OPTIONS.get(name, {"width": 4}))
     path = to_onnx(network, SHAPES[name], tmp_path / "a.onnx", part=part)
     assert network.training
     assert [p.name for p in tmp_path.iterdir()] == ["a.onnx"]
+    network.eval()
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     for n in (1, 3, 7):
         x = torch.randn(n, *SHAPES[name], generator=torch.Generator().manual_seed(n))

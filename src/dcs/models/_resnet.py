@@ -75,7 +75,8 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features."""
-        images = x.reshape(len(x), self.channels, *x.shape[-2:])
+        # Not len(x), which an exported graph would keep as a number.
+        images = x.reshape(x.shape[0], self.channels, *x.shape[-2:])
         return torch.mean(self.stages(self.stem(images)), (2, 3))
 
 

@@ -74,7 +74,8 @@ class WaveUNet(nn.Module):
 
     def _scaled(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x with its channel axis, at a loudness of one, and what its loudness was."""
-        x = x.reshape(len(x), self.channels, -1)
+        # Not len(x), which an exported graph would keep as a number.
+        x = x.reshape(x.shape[0], self.channels, -1)
         if not self.normalise:
             return x, x.new_ones(())
         loudness = x.detach().square().mean((1, 2), keepdim=True).sqrt()
