@@ -9,6 +9,7 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 - `dcs.data` and `dcs.models`: data sets and people's own data; networks;
 - `dcs.training` and `dcs.evaluation`: the loop, checkpoints, run directories; how a representation is scored;
 - `dcs.DenoisingEncoder`: all of it as one scikit-learn transformer, and `dcs.load` to read a saved one;
+- `dcs.export` and `dcs.hub`: networks for other programs;
 - `dcs.experiments`: the paper's own;
 - `dcs.inspection`: how noisy is data, and would the loss help? `dcs.inspect` in short;
 - `dcs.report`: one page that shows what a run learnt.
@@ -25,7 +26,9 @@ __all__ = [
     "data",
     "evaluation",
     "experiments",
+    "export",
     "functional",
+    "hub",
     "inspect",
     "inspection",
     "load",
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
         data,
         evaluation,
         experiments,
+        export,
         functional,
+        hub,
         inspection,
         masking,
         models,

@@ -3,9 +3,9 @@
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from dcs._checks import check_choice
 from dcs._optional import require
 
+if TYPE_CHECKING:
+    from dcs.estimator import DenoisingEncoder
+
 
 def to_onnx(
-    network: nn.Module,
+    network: "nn.Module | DenoisingEncoder",
     shape: Sequence[int],
     path: str | os.PathLike[str],
     *,
@@ -25,22 +28,29 @@ def to_onnx(
     """Write a network as an ONNX file, for batches of any size.
 
     Args:
-        network: Such as `dcs.models.build` makes, or the `network_` of a fitted `DenoisingEncoder`.
+        network: Such as `dcs.models.build` makes; or a fitted `DenoisingEncoder`, whose file takes what its
+            `transform` takes: of SimSiam and the like, images that are not yet normalised.
         shape: Of one sample.
         path: The file.
         part: `autoencoder`, from x to a prediction of x; or `encoder`, from x to its features.
         overwrite: Whether a file that exists is replaced.
 
     Returns:
-        The path. The file's input is called x, its output prediction or features.
+        The path. The file's input is called x, its output prediction or features. Of objectives that see
+        directions only (`dcs`, `cosine`) a prediction has no scale; `DenoisingEncoder.denoise` gives it one.
     """
     require("onnxscript", "onnx", "writing ONNX")
     check_choice("part", part, ("autoencoder", "encoder"))
     path = Path(path)
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
+    inputs: Callable[[Tensor], Tensor] | None = None
+    if not isinstance(network, nn.Module):
+        network, inputs = parts_of(network, shape)
+        if inputs is not None and part == "autoencoder":
+            raise ValueError("part must be 'encoder' for an encoder that learns features only")
     parameter = next(network.parameters(), torch.empty(0))
-    module = _Encoder(network) if part == "encoder" else network
+    module = _Encoder(network, inputs) if part == "encoder" else network
     example = torch.zeros(2, *shape, dtype=parameter.dtype, device=parameter.device)
     training = network.training
     # Beside its place, so that it can be moved there at once.
@@ -66,18 +76,40 @@ def to_onnx(
     return path
 
 
+def parts_of(
+    encoder: "DenoisingEncoder", shape: Sequence[int]
+) -> tuple[nn.Module, Callable[[Tensor], Tensor] | None]:
+    """The network of a fitted encoder, and what is done to samples before it, if anything is."""
+    from dcs.objectives import SelfSupervised
+
+    if not hasattr(encoder, "network_"):
+        raise TypeError(
+            f"network must be a torch.nn.Module or a fitted DenoisingEncoder, got {type(encoder).__name__}"
+        )
+    if encoder.front_end_ is not None:
+        raise ValueError(
+            "network has a front end, which makes spectrograms and cannot be written: pass "
+            "encoder.network_ and the shape of a spectrogram"
+        )
+    if tuple(shape) != tuple(encoder.shape_):
+        raise ValueError(f"shape must be that of what was fitted, {encoder.shape_}, got {tuple(shape)}")
+    objective = encoder.objective_
+    return encoder.network_, objective.inputs if isinstance(objective, SelfSupervised) else None
+
+
 class _Encoder(nn.Module):
     """The way to the features as a module of its own."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, inputs: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
         if not callable(getattr(network, "encode", None)):
             raise ValueError(
                 f"network has no encode: {type(network).__name__} cannot be written as an encoder"
             )
-        self.network = network
+        self.network, self.inputs = network, inputs
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features."""
+        x = x if self.inputs is None else self.inputs(x)
         features: Tensor = cast(Any, self.network).encode(x)
         return features

@@ -1,12 +1,17 @@
 """Networks on the Hugging Face Hub, or in a folder laid out like it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from dcs import models
+from dcs.augmentation import Views
+from dcs.export import parts_of
+
+if TYPE_CHECKING:
+    from dcs.estimator import DenoisingEncoder
 
 
 class HubAutoencoder(
@@ -24,6 +29,9 @@ class HubAutoencoder(
         shape: Of one sample.
         n_components: Features.
         options: Of the network.
+        mean: Of each colour, and
+        std: its deviation, by which images are normalised before the network sees them, as for SimSiam and
+            the like; None leaves samples as they are.
 
     Example:
         >>> import torch
@@ -33,17 +41,49 @@ class HubAutoencoder(
     """
 
     def __init__(
-        self, network: str, shape: Sequence[int], n_components: int, options: Mapping[str, Any] | None = None
+        self,
+        network: str,
+        shape: Sequence[int],
+        n_components: int,
+        options: Mapping[str, Any] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        if (mean is None) != (std is None):
+            raise ValueError(f"mean and std must be given both or not at all, got {mean} and {std}")
         self.network = models.build(network, tuple(shape), n_components, **(options or {}))
+        self.views = None if mean is None or std is None else Views(mean=tuple(mean), std=tuple(std))
+
+    @classmethod
+    def of(cls, encoder: "DenoisingEncoder") -> Self:
+        """Make one of a fitted encoder: `encode` then gives what the encoder's `transform` gives."""
+        network, _ = parts_of(encoder, getattr(encoder, "shape_", ()))
+        if not isinstance(encoder.network, str):
+            raise ValueError(
+                "encoder must have a network of dcs.models, by its name: others cannot be written"
+            )
+        augment = getattr(encoder.objective_, "augment", None)
+        statistics = {}
+        if isinstance(augment, Views):
+            statistics = {"mean": list(augment.mean), "std": list(augment.std)}
+        elif hasattr(augment, "normalise"):
+            raise ValueError("encoder must normalise by dcs.augmentation.Views: others cannot be written")
+        made = cls(
+            encoder.network, list(encoder.shape_), encoder.n_components, encoder.network_options, **statistics
+        )
+        made.network.load_state_dict(network.state_dict())
+        return made.eval()
 
     def encode(self, x: Tensor) -> Tensor:
         """Compute the features."""
-        features: Tensor = cast(Any, self.network).encode(x)
+        features: Tensor = cast(Any, self.network).encode(self._seen(x))
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x."""
-        prediction: Tensor = self.network(x)
+        """Predict x from x; where images are normalised, the prediction is of normalised ones."""
+        prediction: Tensor = self.network(self._seen(x))
         return prediction
+
+    def _seen(self, x: Tensor) -> Tensor:
+        return x if self.views is None else self.views.normalise(x)
