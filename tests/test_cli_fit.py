@@ -489,11 +489,12 @@ def test_simsiam_dcs_on_a_known_data_set(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
 def test_simsiam_dcs_is_resumed_scored_and_refused_what_it_cannot(coloured, tmp_path):
-    run, options = tmp_path / "run", f"objective_options={json.dumps({**NARROW, 'weight': 0.02})}"
+    own = {**NARROW, "weight": 0.02, "regulariser_options": {"samples": 50}}
+    run, options = tmp_path / "run", f"objective_options={json.dumps(own)}"
     given = ("--objective", "simsiam-dcs", "--variant", "paper", "--set", options, *VIEWS)
     assert inside("fit", coloured, "--out", run, *given).returncode == 0
     told = json.loads((run / "config.json").read_text())["training"]["objective_options"]
-    assert told == {**NARROW, "weight": 0.02, "regulariser_options": {"variant": "paper"}}
+    assert told == {**own, "regulariser_options": {"samples": 50, "variant": "paper"}}
     again = inside("fit", coloured, "--out", run, "--resume", *given)
     assert "there is nothing to resume" in again.stdout
     scored = inside("evaluate", run, "--protocol", "linear,knn", "--json")
@@ -506,3 +507,25 @@ def test_simsiam_dcs_is_resumed_scored_and_refused_what_it_cannot(coloured, tmp_
     )
     settings = json.loads(plain.stdout)["training"]
     assert (settings["learning_rate"], settings["weight_decay"]) == (1e-3, 0)
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_grey_images_can_be_viewed_too(tmp_path):
+    folder, rng = tmp_path / "grey", np.random.default_rng(0)
+    for name, level in (("dark", 0), ("bright", 120)):
+        (folder / name).mkdir(parents=True)
+        for number in range(16):
+            pixels = rng.integers(level, level + 90, (16, 16)).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    run, options = tmp_path / "run", f"objective_options={json.dumps(NARROW)}"
+    fitted = inside("fit", folder, "--objective", "simsiam-dcs", "--out", run, "--set", options, *VIEWS)
+    assert fitted.returncode == 0, fitted.stderr
+    assert inside("embed", run, folder, "--out", tmp_path / "f.npy").returncode == 0
+    scored = inside("evaluate", run, "--protocol", "knn")
+    assert scored.stdout.startswith("knn: "), scored.stderr
+    last = np.random.default_rng(0).random((32, 16, 16, 3), np.float32)
+    np.save(tmp_path / "last.npy", last)
+    given = ("--objective", "simsiam", "--set", options, *VIEWS)
+    refused = inside("fit", tmp_path / "last.npy", "--out", tmp_path / "no", *given)
+    assert refused.returncode == 1
+    assert "put channels first" in refused.stderr

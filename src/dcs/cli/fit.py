@@ -153,8 +153,11 @@ def fit(
     checked = read_config(given)
     views = checked.objective.startswith(tuple(SELF_SUPERVISED))
     if variant is not None:
-        inner = {"regulariser_options": {"variant": variant}} if views else {"variant": variant}
-        given["objective_options"] = {**given.get("objective_options", {}), **inner}
+        told = dict(given.get("objective_options", {}))
+        inner = {**told.get("regulariser_options", {}), "variant": variant}
+        given["objective_options"] = told | (
+            {"regulariser_options": inner} if views else {"variant": variant}
+        )
     if views:
         given = _for_views(given)
     if checked.objective == "n2n":
