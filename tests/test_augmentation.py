@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcs.augmentation import CIFAR10, Views
+from dcs.augmentation import CIFAR10, Views, ViewsWarning
 
 pytest.importorskip("kornia")
 
@@ -211,3 +211,30 @@ def test_kornia_is_asked_for_only_where_it_is_needed(monkeypatch):
 
 def test_lists_will_do():
     assert Views(scale=[0.2, 1.0], mean=[0.5], std=[0.2]) == Views(scale=(0.2, 1.0), mean=(0.5,), std=(0.2,))
+
+
+def test_grey_images_need_no_channel_axis():
+    x = images(channels=1)
+    for views in (Views(), replace(Views(), mean=(0.4,), std=(0.2,))):
+        with_axis = views(x, seeded())
+        assert torch.equal(views(x[:, 0], seeded()), with_axis[:, 0])
+        mean, std = (sum(values) / len(values) for values in (views.mean, views.std))
+        torch.testing.assert_close(views.normalise(x[:, 0]), (x[:, 0] - mean) / std)
+        torch.testing.assert_close(views.denormalise(views.normalise(x)), x)
+
+
+def test_channels_that_come_last_are_refused_with_the_remedy():
+    last = images().permute(0, 2, 3, 1)
+    for call in (Views(), Views().normalise):
+        with pytest.raises(ValueError, match=r"got shape \(64, 16, 16, 3\): put channels first, x\.permute"):
+            call(last)
+
+
+def test_clipping_is_warned_of_where_it_is_much():
+    x = images()
+    with pytest.warns(ViewsWarning, match=r"more than 10% .* outside \[0, 1\], to which views are clipped"):
+        clipped = replace(PLAIN, jitter_share=1.0, jitter=(0.4, 0, 0, 0))(2 * x - 1, seeded())
+    assert float((clipped == 0).float().mean()) > 0.2
+    Views()(1.05 * x, seeded())  # a little is not
+    kept = replace(PLAIN, jitter_share=0)(2 * x - 1, seeded())  # nothing is clipped
+    assert float(kept.min()) < -0.9

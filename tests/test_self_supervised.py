@@ -369,7 +369,7 @@ class Twice(objectives.Objective):
         (lambda: make(SimSiam)(nn.Identity(), images()), TypeError, "model must have encode"),
         (lambda: make(SimSiam)(network(), images(), valid=images() > 0), ValueError, "valid must be None"),
         (lambda: make(SimSiam)(network(), 255 * images()), ValueError, "divide pixels by 255"),
-        (lambda: make(SimSiam)(network(), images()[:, 0]), ValueError, r"x must be images \(n, c, h, w\)"),
+        (lambda: make(SimSiam)(network(), images()[:, 0]), ValueError, "x must be images of 3 channels"),
         (lambda: make(SimSiam)(network(), images() * math.nan), ValueError, "x has .* NaN"),
         (lambda: make(SimSiam)(network(), images(1)), ValueError, "at least two images"),
         (

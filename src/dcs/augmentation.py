@@ -1,6 +1,7 @@
 """Random views of images, as self-supervised objectives compare them: x -> a view, batched, on x's device."""
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,7 @@ CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 _TRIES = 10  # for a crop that fits into the image, as torchvision has it
 _LARGEST = 10.0  # noise may leave [0, 1], but pixels up to 255 are a mistake
+_OUTSIDE = 0.1  # of all values, that views may clip without a warning
 
 
 class Augment(Protocol):
@@ -37,7 +39,8 @@ class Views:
 
     Chen & He, CVPR 2021. Every image of a batch gets random numbers of its own, but for the order in which
     brightness, contrast, saturation and hue are changed, which is one for a batch. Crops are not rounded to
-    whole pixels. Grey images (one channel) keep their colour. Changing colours and blurring needs kornia:
+    whole pixels. Grey images, (n, h, w) or of one channel, keep their colour. Changing colours clips values
+    to [0, 1], and is warned of where many lie outside. Changing colours and blurring needs kornia:
     pip install 'dcs-learn[ssl]'.
 
     Args:
@@ -50,7 +53,8 @@ class Views:
         blur: Probability of a Gaussian blur of 0.1 to 2 pixels; 0 for CIFAR, 0.5 for larger images.
         mean: Of each colour, and
         std: its deviation, by which views are normalised: by default those of ImageNet, as in SimSiam's code;
-            `CIFAR10` and `CIFAR100` hold others, and mean (0,) with std (1,) leaves values as they are.
+            `CIFAR10` and `CIFAR100` hold others, and mean (0,) with std (1,) leaves values as they are. Grey
+            images take the mean of the colours' numbers.
 
     Example:
         >>> x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -94,7 +98,7 @@ class Views:
         """Make one view of each image.
 
         Args:
-            x: Images (n, c, h, w) in [0, 1], of one or three channels.
+            x: Images (n, c, h, w) in [0, 1], of one or three channels; or grey ones, (n, h, w).
             generator: Where all randomness comes from.
 
         Returns:
@@ -102,6 +106,8 @@ class Views:
         """
         self._check(x)
         check_generator(generator, x.device)
+        if x.ndim == 3:
+            return self(x[:, None], generator)[:, 0]
         view = self.crop(x, generator)
         view = self.recolour(view, generator)
         if self.blur:
@@ -174,25 +180,50 @@ class Views:
         return (_uniform((len(x),), x, generator) < share).to(x.dtype)
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if len(self.mean) not in (1, x.shape[1]):
-            raise ValueError(
-                f"mean and std have {len(self.mean)} colours, x has {x.shape[1]} channels: give one number a "
-                f"channel, or one for all"
-            )
-        mean, std = (x.new_tensor(values).reshape(1, -1, 1, 1) for values in (self.mean, self.std))
-        return mean, std
+        _check_images(x)
+        mean, std = (x.new_tensor(values) for values in (self.mean, self.std))
+        if x.ndim == 3 or x.shape[1] == 1:
+            return mean.mean(), std.mean()
+        return mean.reshape(1, -1, 1, 1), std.reshape(1, -1, 1, 1)
 
     def _check(self, x: Tensor) -> None:
         check_batch("x", x)
-        if x.ndim != 4 or x.shape[1] not in (1, 3):
-            raise ValueError(
-                f"x must be images (n, c, h, w) of one or three channels, got shape {tuple(x.shape)}: "
-                f"reshape x, or give an augmentation of your own"
-            )
-        largest = x.abs().amax()
+        _check_images(x)
+        low, high = torch.aminmax(x)
+        largest = torch.maximum(low.abs(), high.abs())
         check_finite(largest, x=x)
         if float(largest) > _LARGEST:
             raise ValueError(f"x must hold values in [0, 1], got {float(largest):g}: divide pixels by 255")
+        clips = self.jitter_share and any(self.jitter)
+        if not clips or (float(low) >= 0 and float(high) <= 1):
+            return
+        outside = float(((x < 0) | (x > 1)).float().mean())
+        if outside > _OUTSIDE:
+            # A message without the batch's own numbers, so that it is shown once.
+            warnings.warn(
+                f"more than {_OUTSIDE:.0%} of the values of images lie outside [0, 1], to which views are "
+                f"clipped: bring them there first, such as by (x - x.min()) / (x.max() - x.min()), or use "
+                f"jitter_share=0, which clips nothing",
+                ViewsWarning,
+                stacklevel=2,
+            )
+
+
+class ViewsWarning(UserWarning):
+    """Views lose something of the images that they are made of."""
+
+
+def _check_images(x: Tensor) -> None:
+    if x.ndim == 3 or (x.ndim == 4 and x.shape[1] in (1, 3)):
+        return
+    last = x.ndim == 4 and x.shape[-1] in (1, 3)
+    remedy = (
+        "put channels first, x.permute(0, 3, 1, 2)" if last else "reshape x, or give your own augmentation"
+    )
+    raise ValueError(
+        f"x must be images (n, h, w), or (n, c, h, w) of one or three channels, got shape {tuple(x.shape)}: "
+        f"{remedy}"
+    )
 
 
 def _numbers(name: str, values: object, length: int) -> tuple[float, ...]:
@@ -207,4 +238,4 @@ def _uniform(shape: tuple[int, ...], x: Tensor, generator: Generator | None) -> 
     return torch.rand(shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
-__all__ = ["CIFAR10", "CIFAR100", "IMAGENET", "Augment", "Views"]
+__all__ = ["CIFAR10", "CIFAR100", "IMAGENET", "Augment", "Views", "ViewsWarning"]

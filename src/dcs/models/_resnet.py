@@ -75,6 +75,11 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the features."""
+        if (x.shape[1] if x.ndim == 4 else 1) != self.channels:
+            raise ValueError(
+                f"x must be images of {self.channels} channels, as the network, got shape {tuple(x.shape)}: "
+                f"build the network for the shape of one image"
+            )
         # Not len(x), which an exported graph would keep as a number.
         images = x.reshape(x.shape[0], self.channels, *x.shape[-2:])
         return torch.mean(self.stages(self.stem(images)), (2, 3))
