@@ -20,6 +20,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import dcs as library
+from dcs.augmentation import CIFAR10
 from dcs.cli import main
 from official_files import some_images, write_cifar10
 
@@ -483,6 +484,8 @@ def test_simsiam_dcs_on_a_known_data_set(tmp_path):
     given = ("--root", tmp_path / "data", "--set", f"objective_options={json.dumps(NARROW)}", *VIEWS)
     fitted = inside("fit", "cifar10", "--objective", "simsiam-dcs", "--out", tmp_path / "run", *given)
     assert fitted.returncode == 0, fitted.stderr
+    options = json.loads((tmp_path / "run" / "config.json").read_text())["training"]["objective_options"]
+    assert options["augment"] == dict(zip(("mean", "std"), map(list, CIFAR10), strict=True))
     scored = inside("evaluate", tmp_path / "run", "--protocol", "linear,knn")
     assert scored.stdout.count(" %") == 2, scored.stderr
 

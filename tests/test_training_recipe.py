@@ -1,5 +1,6 @@
 """SimSiam's recipe in the loop: SGD, rates, heads, meters, monitor, and exact resuming."""
 
+import json
 import logging
 import math
 
@@ -294,3 +295,25 @@ def test_a_collapse_is_warned_of():
     objective.augment = lambda x, generator: torch.zeros_like(x)
     with pytest.warns(TrainingWarning, match="collapsed"):
         train(network(), objective, torch.zeros(40, *SHAPE), read_config({**SGD, "max_epochs": 1}))
+
+
+@pytest.mark.parametrize("given", [{}, {"optimizer": "adam"}, {"learning_rate": 0.1, "validation": 0.2}])
+def test_the_estimator_and_the_command_train_alike(tmp_path, given):
+    from test_cli_fit import inside
+
+    np.save(tmp_path / "x.npy", images().numpy())
+    narrow = {"projector": [16, 16], "predictor": 8}
+    settings = {"objective_options": narrow, "network_options": {"width": 4}, **given}
+    asked = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    told = inside(
+        "fit", tmp_path / "x.npy", "--objective", "simsiam-dcs", "--out", tmp_path / "r", "--dry-run", *asked
+    )
+    encoder = dcs.DenoisingEncoder(objective="simsiam-dcs", network="resnet18", random_state=0, **settings)
+    assert json.loads(told.stdout)["training"] == encoder._config().model_dump(mode="json"), told.stderr
+
+
+def test_patience_needs_held_out_images():
+    config = read_config({"objective": "simsiam", "patience": 2, "validation": 0.0})
+    with pytest.raises(ValueError, match="patience must be left out for objective 'simsiam'"):
+        make_objective(config, SHAPE)
+    make_objective(config.model_copy(update={"validation": 0.1}), SHAPE)

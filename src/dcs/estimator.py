@@ -52,8 +52,16 @@ from dcs.training import (
     read_config,
     train,
 )
+from dcs.training.config import with_recipe
 from dcs.training.run import CONFIG, METRICS, MODEL, OBJECTIVE, versions
 
+_AS_TRAINED = (
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "weight_decay",
+    "validation",
+)  # by objective, if None
 _SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 
@@ -82,10 +90,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         max_epochs: Epochs, unless stopped early. With little data an epoch is few steps: some thousands of
             those are needed.
         batch_size: Samples a step.
-        learning_rate: Of Adam.
+        optimizer: `adam`, or `sgd` with momentum. Where this and the next are None, they are as the objective
+            is trained: adam, 0.001, `constant`, 0 and 0.1; for `simsiam` and the like as on CIFAR, by sgd,
+            0.03, `cosine`, 5e-4 and nothing held out, as by `dcs fit`.
+        learning_rate: Of Adam; of SGD for batches of 256.
+        momentum: Of SGD.
         schedule: Of the learning rate: `constant` or `cosine`.
+        fixed_predictor_rate: Whether the schedule leaves out the predictor of SimSiam and BYOL.
         warmup_epochs: In which the learning rate rises linearly from 0.
-        weight_decay: Of AdamW; 0 is plain Adam.
+        weight_decay: Of AdamW (0 is plain Adam), or of SGD.
         clip_norm: Largest norm of the gradient.
         validation: Share of the samples held out.
         patience: Epochs of a clearly higher held-out loss before stopping; the latest weights that are not
@@ -136,12 +149,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_components: int = 10,
         max_epochs: int = 100,
         batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        schedule: str = "constant",
+        optimizer: str | None = None,
+        learning_rate: float | None = None,
+        momentum: float = 0.9,
+        schedule: str | None = None,
+        fixed_predictor_rate: bool = False,
         warmup_epochs: float = 0,
-        weight_decay: float = 0,
+        weight_decay: float | None = None,
         clip_norm: float | None = None,
-        validation: float = 0.1,
+        validation: float | None = None,
         patience: int | None = None,
         ema: float | None = None,
         precision: str = "no",
@@ -159,8 +175,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_components = n_components
         self.max_epochs = max_epochs
         self.batch_size = batch_size
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.momentum = momentum
         self.schedule = schedule
+        self.fixed_predictor_rate = fixed_predictor_rate
         self.warmup_epochs = warmup_epochs
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
@@ -344,6 +363,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _config(self) -> TrainingConfig:
         """The parameters as settings of a training, checked."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k in TrainingConfig.model_fields}
+        for name in _AS_TRAINED:
+            if settings[name] is None:
+                del settings[name]
         for name in ("objective_options", "masking", "network_options"):
             if settings[name] is None:
                 settings[name] = {}
@@ -379,7 +401,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 raise ValueError("network_options is for a network that is made: set it in your module")
         if self.resident not in (None, True, False):
             raise ValueError(f"resident must be True, False or None, got {self.resident!r}")
-        return read_config({**settings, "seed": _seed(self.random_state)})
+        return read_config(with_recipe({**settings, "seed": _seed(self.random_state)}))
 
     def _make_objective(self, config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
         if isinstance(self.objective, objectives.Objective):

@@ -83,13 +83,26 @@ def fit(
         int | None, typer.Option(min=1, help="Features.  [default: 10; for recordings vit 192, waveunet 32]")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=0, help="At most.  [default: enough, with early stopping]")
+        int | None,
+        typer.Option(
+            min=0, help="At most.  [default: enough, with early stopping; 100 for simsiam and the like]"
+        ),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of a clearly higher held-out loss before stopping.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Epochs of a clearly higher held-out loss before stopping; simsiam and the like hold "
+            "nothing out unless --set validation=0.1 is given.",
+        ),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Samples a step.  [default: 256]")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of Adam.  [default: 0.001]")] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Of Adam; for simsiam and the like of SGD with batches of 256.  [default: 0.001; 0.03]"
+        ),
+    ] = None,
     rho: Annotated[
         float | None, typer.Option(help="Share of the entries that is masked.  [default: 0.3]")
     ] = None,
@@ -125,7 +138,7 @@ def fit(
     """Learn features from noisy data; stop with Ctrl-C and go on with --resume."""
     from dcs.objectives import SELF_SUPERVISED
     from dcs.training import read_config
-    from dcs.training.config import enough_epochs
+    from dcs.training.config import enough_epochs, with_recipe
     from dcs.training.processes import is_main
 
     if resume and overwrite:
@@ -158,16 +171,17 @@ def fit(
         given["objective_options"] = told | (
             {"regulariser_options": inner} if views else {"variant": variant}
         )
-    if views:
-        given = _for_views(given)
+    given = with_recipe(given)
     if checked.objective == "n2n":
         raise ValueError(
             "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
         )
     reading = Reading(mixed, size, rate, hop, skip_bad)
     loaded = load_data(data, root, noise, data_seed, label, reading)
+    if views and not (resume and stored.is_file()):  # which is to go on as it began
+        given = _own_colours(given, loaded.name)
     checked = read_config(_for_recordings(given, domain, loaded.rate, checked.objective))
-    if "max_epochs" not in given:
+    if "max_epochs" not in given and not views:
         learning = max(1, round(len(loaded.train) * (1 - checked.validation)))
         long = enough_epochs(learning, checked.batch_size)
         # Enough for any data is too much for some: little data is soon learned by heart.
@@ -342,12 +356,17 @@ def denoise(
     typer.echo(f"{out}: {count} images")
 
 
-def _for_views(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings, completed as SimSiam is trained on CIFAR; held-out losses say little of its features."""
-    recipe = {"network": "resnet18", "optimizer": "sgd", "schedule": "cosine", "validation": 0.0}
-    if given.get("optimizer", "sgd") == "sgd":
-        recipe |= {"learning_rate": 0.03, "weight_decay": 5e-4}
-    return {**recipe, **given}
+def _own_colours(given: dict[str, Any], name: str) -> dict[str, Any]:
+    """Settings with the statistics of a known data set's colours, unless others are given."""
+    from dcs.augmentation import CIFAR10, CIFAR100
+
+    known = {"cifar10": CIFAR10, "cifar100": CIFAR100}.get(name)
+    options = given.get("objective_options", {})
+    augment = options.get("augment", {})
+    if known is None or {"mean", "std"} & set(augment):
+        return given
+    own = {**augment, "mean": list(known[0]), "std": list(known[1])}
+    return {**given, "objective_options": {**options, "augment": own}}
 
 
 def _for_recordings(

@@ -89,6 +89,20 @@ def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
         raise ValueError("; ".join(_explain(problem) for problem in error.errors())) from None
 
 
+def with_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, completed as their objective is trained where nobody says: SimSiam and its kind as on CIFAR.
+
+    Held-out losses say little of the features of those, so that nothing is held out.
+    """
+    objective = settings.get("objective", "dcs")
+    if objective not in objectives.NAMES or objective in objectives.REGISTRY:
+        return dict(settings)
+    recipe = {"network": "resnet18", "optimizer": "sgd", "schedule": "cosine", "validation": 0.0}
+    if settings.get("optimizer", "sgd") == "sgd":
+        recipe |= {"learning_rate": 0.03, "weight_decay": 5e-4}
+    return {**recipe, **settings}
+
+
 def enough_epochs(samples: int, batch_size: int) -> int:
     """As many epochs as make 3,000 steps, at least 100: what the command line trains for if nobody says."""
     return max(100, math.ceil(3000 / math.ceil(samples / batch_size)))
@@ -106,6 +120,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
     """The objective of a configuration, with its masker, for samples of a shape that the network sees."""
     options, wanted = dict(config.objective_options), dict(config.masking)
+    if config.patience is not None and not config.validation and config.objective not in objectives.REGISTRY:
+        raise ValueError(
+            f"patience must be left out for objective {config.objective!r} without held-out samples, whose "
+            f"loss of training says nothing of its features: or set validation, such as 0.1"
+        )
     masked = config.objective not in objectives.NAMES or objectives.masks(config.objective)
     if wanted and not masked:
         raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
