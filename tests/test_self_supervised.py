@@ -460,3 +460,24 @@ def test_a_split_that_was_asked_for_is_for_raw_images_alone():
     assert make(SimSiam, regulariser=DenoisingCosine(split)).regulariser.masker is split
     with pytest.raises(ValueError, match="regulariser must mask for how='shared'"):
         make(SimSiam, regulariser=DenoisingCosine(split), how="shared")
+
+
+def test_the_target_of_byol_has_the_mode_of_the_objective():
+    objective = make(BYOL)
+    objective.prepare(network().eval(), images())
+    assert objective.target.training
+    assert objective.target_projector.training
+    objective = make(BYOL).eval()
+    objective.prepare(network().train(), images())
+    assert not any(module.training for module in objective.target.modules())
+
+
+def test_a_state_that_comes_too_early_is_refused_with_the_remedy():
+    trained, fresh = make(BYOL), make(BYOL)
+    trained.prepare(network(), images())
+    with pytest.raises(RuntimeError, match=r"target.* does not have yet: call objective\.prepare"):
+        fresh.load_state_dict(trained.state_dict())
+    fresh.prepare(network(1), images())
+    fresh.load_state_dict(trained.state_dict())
+    for key, value in trained.state_dict().items():
+        assert torch.equal(fresh.state_dict()[key], value)

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -192,6 +192,18 @@ class SelfSupervised(Objective):
     def _whole(self, model: Model) -> Model:
         """The model as the regulariser calls it."""
         return model if self.normalised else lambda x: model(self.inputs(x))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **options: Any) -> Any:
+        """Load what `state_dict` gave; the heads, and BYOL's target, must be there already."""
+        own = self.state_dict()
+        missing = sorted({key.partition(".")[0] for key in state_dict if key not in own and "." in key})
+        made_later = [name for name in missing if getattr(self, name, self) is None]
+        if made_later:
+            raise RuntimeError(
+                f"state_dict holds {', '.join(made_later)}, which the objective does not have yet: call "
+                f"objective.prepare(model, x) first"
+            )
+        return super().load_state_dict(state_dict, *arguments, **options)
 
     def _make_heads(self, features: int) -> None:
         with torch.random.fork_rng(devices=[]):

@@ -120,7 +120,8 @@ class BYOL(SelfSupervised):
         regulariser: As above.
         weight: λ.
         momentum: Of the average.
-        steps: In which the momentum rises to 1 along a cosine, as in the paper; None leaves it constant.
+        steps: In which the momentum rises to 1 along a cosine, as in the paper: epochs times batches an
+            epoch. None, which is what trainings have unless told otherwise, leaves it constant.
         projector: Widths of the head's layers.
         predictor: Hidden width.
         **options: As above.
@@ -164,6 +165,8 @@ class BYOL(SelfSupervised):
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
         if isinstance(getattr(self.target, "decoder", None), nn.Module):
             self.target.decoder = nn.Identity()  # only features are compared
+        for part in (self.target, self.target_projector):
+            part.train(self.training)  # whatever mode the model was in when it was copied
 
     def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
         """Compute 2 − 2 cos, summed over both directions."""
