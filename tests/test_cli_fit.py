@@ -473,6 +473,7 @@ def test_self_supervised_objectives_by_command(coloured, tmp_path, objective, op
     training = json.loads((run / "config.json").read_text())["training"]
     recipe = ("network", "optimizer", "learning_rate", "weight_decay", "schedule", "validation")
     assert [training[name] for name in recipe] == ["resnet18", "sgd", 0.03, 5e-4, "cosine", 0.0]
+    assert "learning rate 0.001875 = 0.03 x batch 16 / 256" in result.stderr
     embedded = inside("embed", run, coloured, "--out", tmp_path / "features.npy")
     assert embedded.returncode == 0, embedded.stderr
     assert np.load(tmp_path / "features.npy").shape == (40, 32)

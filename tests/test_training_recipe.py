@@ -317,3 +317,9 @@ def test_patience_needs_held_out_images():
     with pytest.raises(ValueError, match="patience must be left out for objective 'simsiam'"):
         make_objective(config, SHAPE)
     make_objective(config.model_copy(update={"validation": 0.1}), SHAPE)
+
+
+def test_the_rate_is_that_of_the_batches_there_are():
+    config = read_config({**SGD, "batch_size": 256, "max_epochs": 1, "validation": 0.2})
+    history = train(network(), objectives.MSE(), images(40), config)
+    assert history[0]["learning_rate"] == pytest.approx(0.1 * 32 / 256)

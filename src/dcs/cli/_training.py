@@ -15,6 +15,7 @@ from dcs.data._recordings import check_shortest
 from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger
+from dcs.training.optimizer import batch_used, describe_rate
 from dcs.training.processes import is_main, leave
 from dcs.training.run import CONFIG, fingerprint
 
@@ -102,6 +103,9 @@ def train_run(
     with ShownRun(out, described, resume=resume, overwrite=overwrite, main=main, log=log) as run:
         if run.finished:
             return {"run": str(out), "already_finished": True}
+        if main and config.optimizer == "sgd":
+            used = config.model_copy(update={"batch_size": batch_used(config, x.shape[0])})
+            print(f"dcs: {describe_rate(used)}", file=sys.stderr)
         try:
             history = train(network, objective, x, config, lengths=lengths, recorder=run)
         except Stopped as stopped:

@@ -25,7 +25,7 @@ from dcs.training.meters import (
     weight_statistics,
 )
 from dcs.training.monitor import Metrics, Monitor
-from dcs.training.optimizer import make_optimizer, peak_rate
+from dcs.training.optimizer import batch_used, held_out_samples, make_optimizer, peak_rate
 from dcs.training.processes import (
     Joint,
     agree,
@@ -141,6 +141,9 @@ class _Trainer:
         accelerator: Any,
         monitor: Monitor | None,
     ) -> None:
+        held_out = held_out_samples(config, x.shape[0])
+        # Data may be smaller than a batch; SGD's rate is that of the batches there are.
+        config = config.model_copy(update={"batch_size": batch_used(config, x.shape[0])})
         self.config, self.objective, self.pair, self.lengths = config, objective, pair, lengths
         self.monitor = monitor
         self.accelerator, device = accelerator, accelerator.device
@@ -173,7 +176,6 @@ class _Trainer:
         self.order = Generator().manual_seed(config.seed)
         self.noise = Generator(device).manual_seed(config.seed)
         rows = torch.randperm(x.shape[0], generator=self.order)
-        held_out = min(round(config.validation * len(rows)), len(rows) - 1)
         self.batches = Batches(
             x, config.batch_size, device=device, rows=rows[held_out:], drop_last=objective.full_batches
         )

@@ -13,11 +13,27 @@ _LOG = logging.getLogger(__name__)
 BASE_BATCH = 256  # for which SGD's learning rate is given
 
 
+def held_out_samples(config: TrainingConfig, samples: int) -> int:
+    """How many of all samples are held out."""
+    return min(round(config.validation * samples), samples - 1)
+
+
+def batch_used(config: TrainingConfig, samples: int) -> int:
+    """Samples a step: those of a batch, or all that are not held out, if they are fewer."""
+    return min(config.batch_size, samples - held_out_samples(config, samples))
+
+
 def peak_rate(config: TrainingConfig) -> float:
     """The learning rate before the schedule: of SGD it grows with the batch, as in SimSiam's recipe."""
     if config.optimizer == "adam":
         return config.learning_rate
     return config.learning_rate * config.batch_size / BASE_BATCH
+
+
+def describe_rate(config: TrainingConfig) -> str:
+    """SGD's learning rate, and how it came about."""
+    made_of = f"{config.learning_rate:g} x batch {config.batch_size} / {BASE_BATCH}"
+    return f"learning rate {peak_rate(config):g} = {made_of}"
 
 
 def make_optimizer(model: nn.Module, objective: Objective, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -42,9 +58,7 @@ def make_optimizer(model: nn.Module, objective: Objective, config: TrainingConfi
         return torch.optim.AdamW(
             groups, lr=rate, weight_decay=config.weight_decay, fused=_fusable(parameters) or None
         )
-    _LOG.info(
-        "learning rate %g = %g x batch %d / %d", rate, config.learning_rate, config.batch_size, BASE_BATCH
-    )
+    _LOG.info(describe_rate(config))
     return torch.optim.SGD(
         groups,
         lr=rate,
