@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from sklearn.datasets import load_digits
 from dcs import demo, objectives
 from dcs import functional as F
 from dcs.data import CATALOGUE
-from dcs.training import TrainingConfig, TrainingWarning
+from dcs.training import TrainingConfig
 from official_files import some_images, write_idx
 
 ROOT = Path(__file__).parent.parent
@@ -138,9 +137,7 @@ def test_the_python_of_the_page_on_views_runs():
     names: dict[str, object] = {}
     page = (ROOT / "docs" / "ssl.md").read_text()
     torch.manual_seed(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingWarning)  # random numbers are noise, as it notices
-        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-            exec(block, names)  # noqa: S102
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)  # noqa: S102
     assert names["features"].shape == (64, 32)
     assert names["loss"].isfinite()
