@@ -117,19 +117,20 @@ def write_tiny_imagenet(folder: Path, arrays: Arrays, ids: list[str]) -> None:
 
 
 def write_esc50(folder: Path, clips: np.ndarray[Any, Any], rate: int = 44100) -> list[dict[str, Any]]:
-    """Clip i has target i % 50 and fold 1 + i % 5."""
+    """Clip i has target i % 50; the first 50 have fold 1 + i % 5, each further 50 the next ones."""
     import soundfile
 
     (folder / "audio").mkdir(parents=True)
     (folder / "meta").mkdir()
     rows = []
     for number, clip in enumerate(clips):
-        name = f"{1 + number % 5}-{number:06d}-A-{number % 50}.wav"
+        fold = 1 + (number + number // 50) % 5
+        name = f"{fold}-{number:06d}-A-{number % 50}.wav"
         soundfile.write(folder / "audio" / name, clip, rate, subtype="PCM_16")
         rows.append(
             {
                 "filename": name,
-                "fold": 1 + number % 5,
+                "fold": fold,
                 "target": number % 50,
                 "category": f"sound_{number % 50}",
             }

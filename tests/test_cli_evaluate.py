@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -77,6 +78,32 @@ def test_labels_from_a_file(own):
     assert scores[0] == scores[1] > 20
 
 
+def test_labels_from_a_file_are_not_mixed_with_those_of_a_test_split(run, tmp_path):
+    """However the classes are called, the score is one: that on the samples that the file has labels of."""
+    digits = data.load("digits", noise=("gaussian", 0.3), seed=3)
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    np.save(tmp_path / "numbers.npy", digits.train.y.numpy())
+    (tmp_path / "words.txt").write_text("".join(f"{words[y]}\n" for y in digits.train.y))
+    scores = []
+    for name in ("numbers.npy", "words.txt"):
+        result = inside("evaluate", run, "--labels", tmp_path / name, "--protocol", "linear", "--json")
+        assert result.returncode == 0, result.stderr
+        assert "the test split of digits is not used" in result.stderr
+        scores.append(json.loads(result.stdout)["score"])
+    order = torch.randperm(1200, generator=torch.Generator().manual_seed(0))
+    parts = [(digits.train.x[rows], digits.train.y[rows]) for rows in (order[240:], order[:240])]
+    assert scores == pytest.approx([evaluation.linear(*parts, dcs.load(run)).score] * 2)
+    assert scores[0] > 50
+
+
+def test_a_test_split_without_labels_is_not_scored_on(own):
+    x, y = np.load(own / "x.npy"), np.load(own / "y.npy")
+    np.savez(own / "some.npz", x_train=x[:200], y_train=y[:200], x_test=x[200:])
+    result = inside("evaluate", own / "run", "--data", own / "some.npz", "--protocol", "linear", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["settings"]["evaluation"]["test"] == 40
+
+
 def test_a_folder_of_classes_keeps_its_options(tmp_path):
     rng = np.random.default_rng(0)
     for number in range(40):
@@ -116,6 +143,11 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
         (["--labels", "missing.npy"], "missing.npy"),
         (["--labels", "text.npy"], "labels text.npy is no .npy file"),
         (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 samples"),
+        (["--labels", "nan.npy"], "labels nan.npy has 1 missing labels of 300"),
+        (["--labels", "blank.txt"], "labels blank.txt has 100 missing labels of 300"),
+        (["--labels", "one.txt"], "one.txt has one class only, a: at least two"),
+        (["--labels", "pairs.npy"], "labels pairs.npy must be (n,), one a sample, got shape (150, 2)"),
+        (["--labels", "x.npy"], "labels x.npy must be (n,), one a sample"),
         (["--data", "nowhere/"], "nowhere"),
     ],
 )
@@ -123,6 +155,10 @@ def test_what_a_user_can_mend_is_one_line(own, arguments, words, monkeypatch):
     monkeypatch.chdir(own)
     (own / "short.txt").write_text("a\nb\n")
     (own / "text.npy").write_text("a\n")
+    np.save(own / "nan.npy", np.array([0.0] * 150 + [1.0] * 149 + [np.nan]))
+    np.save(own / "pairs.npy", np.arange(300).reshape(150, 2) % 3)
+    (own / "blank.txt").write_text("a\nb\n\n" * 100)
+    (own / "one.txt").write_text("a\n" * 300)
     result = inside("evaluate", own / "run", *arguments)
     assert result.returncode == 1
     assert words in result.stderr

@@ -36,6 +36,13 @@ def halves(x, y):
     return (x[:middle], y[:middle]), (x[middle:], y[middle:])
 
 
+def gaps(y, missing, kind):
+    """Labels of which nine are missing."""
+    labels = y.astype(kind)
+    labels[:9] = missing
+    return labels
+
+
 @given(
     st.integers(1, 7).flatmap(
         lambda c: st.lists(st.tuples(st.integers(0, c - 1), st.integers(0, c - 1)), min_size=1)
@@ -275,6 +282,14 @@ def test_labels_may_be_anything_that_can_be_compared():
     assert evaluation.linear(*halves(x, names)).score == evaluation.linear(*halves(x, y)).score == 100
 
 
+def test_classes_that_cannot_be_right_are_warned_of():
+    x, y = blobs()
+    (train, train_y), test = halves(x, y)
+    with pytest.warns(UserWarning, match=r"test has 1 classes that train lacks \(2\)"):
+        score = evaluation.knn((train[train_y < 2], train_y[train_y < 2]), test).score
+    assert score <= 100 * np.mean(test[1] < 2)
+
+
 def test_a_result_is_one_line_of_json():
     x, y = blobs()
     result = evaluation.linear(*halves(x, y))
@@ -306,6 +321,16 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.linear((x, y), Split(x)), "test has no labels"),
         (lambda x, y: evaluation.linear((x, y[:-1]), (x, y)), r"labels of train must be \(300,\)"),
         (lambda x, y: evaluation.linear((x, 0 * y), (x, 0 * y)), "at least two classes"),
+        (lambda x, y: evaluation.linear((x, 0 * y), (x, y)), "at least two classes, got only 0"),
+        (lambda x, y: evaluation.linear((x, y), (x, y + 7)), "test has no class of train, only 7, 8, 9"),
+        (lambda x, y: evaluation.knn((x, y.astype(str)), (x, y + 0.5)), "test has no class of train"),
+        (lambda x, y: evaluation.linear((x, gaps(y, np.nan, float)), (x, y)), "9 of 300 labels of train"),
+        (lambda x, y: evaluation.linear((x, y), (x, gaps(y, np.nan, float))), "9 of 300 labels of test"),
+        (lambda x, y: evaluation.clustering((x, gaps(y, "", str))), "9 of 300 labels of part are missing"),
+        (lambda x, y: evaluation.clustering((x, gaps(y, None, object))), "9 of 300 labels of part"),
+        (lambda x, y: evaluation.clustering((x, gaps(y, "a", object))), "labels must be of one kind"),
+        (lambda x, y: evaluation.cluster_accuracy(gaps(y, np.nan, float), y), "9 of 300 labels are missing"),
+        (lambda x, y: evaluation.cluster_accuracy(y, gaps(y, np.nan, float)), "9 of 300 clusters are"),
         (lambda x, y: evaluation.linear((x / 0, y), (x, y)), "features of train have NaN or infinite"),
         (lambda x, y: evaluation.linear((x, y), (x, y), head="svm"), "head must be one of lbfgs, sgd"),
         (lambda x, y: evaluation.linear((x, y), (x, y), C=0), "C must be a finite number above 0"),

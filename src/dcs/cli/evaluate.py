@@ -37,11 +37,17 @@ def evaluate(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="A .npy file, or a text file with one label a line, if the data has none."),
+        typer.Option(
+            help="A .npy file, or a text file with one label a line, of the samples to learn from; some of "
+            "these are then held out, in place of any test split."
+        ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="Of linear, clustering, knn and denoising.")] = "linear,knn",
     test_share: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Held out for testing, of data without a test split.")
+        float,
+        typer.Option(
+            min=0.01, max=0.99, help="Held out for testing, of data without a test split or with --labels."
+        ),
     ] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="Of that share, and of the clustering.")] = 0,
     noise: Annotated[
@@ -120,14 +126,22 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
 
     train, test = loaded.train, loaded.test
     if labels is not None:
-        y, _ = read_labels(labels)
+        y, classes = read_labels(labels)
         if len(y) != len(train):
             raise ValueError(
                 f"{labels} has {len(y)} labels, but the data has {len(train)} samples to learn from"
             )
-        train = replace(train, y=y)
-        test = None if test is None or test.y is None else test
-    if test is not None:
+        if len(classes) == 1:
+            raise ValueError(f"{labels} has one class only, {classes[0]}: at least two are needed")
+        # Labels of a test split may be of other classes, or the same in another order: they cannot be mixed.
+        if test is not None:
+            typer.echo(
+                f"dcs: {labels} has the labels of the samples to learn from: some of these are held out for "
+                f"testing, and the test split of {loaded.name} is not used",
+                err=True,
+            )
+        train, test = replace(train, y=y), None
+    if test is not None and (test.y is not None or train.y is None):
         return train, test
     # Windows of one recording stay together: a classifier may know a recording, not its class.
     of: list[Any] = list(range(len(train)) if train.starts is None else train.names)

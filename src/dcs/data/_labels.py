@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs.data._tables import number_labels
+
 
 def read_labels(path: Path) -> tuple[Tensor, tuple[str, ...]]:
     """Labels as numbers, in the order of the data, and the name of each number.
@@ -15,13 +17,15 @@ def read_labels(path: Path) -> tuple[Tensor, tuple[str, ...]]:
     """
     if path.suffix == ".npy":
         try:
-            values = np.load(path, allow_pickle=False).reshape(-1)
+            array = np.load(path, allow_pickle=False)
         except (ValueError, EOFError):
             raise ValueError(f"labels {path} is no .npy file of numbers or text: write it anew") from None
+        if array.ndim != 1 and array.shape[1:] != (1,):
+            raise ValueError(f"labels {path} must be (n,), one a sample, got shape {array.shape}")
+        values = array.ravel().tolist()
     else:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-        values = np.array([line.strip() for line in lines])
-        if len(values) and values[0].lower() in ("label", "labels", "class", "y"):
+        values = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        if values and values[0].lower() in ("label", "labels", "class", "y"):
             values = values[1:]
-    classes, numbers = np.unique(values, return_inverse=True)
-    return torch.from_numpy(numbers), tuple(str(name) for name in classes.tolist())
+    numbers, classes = number_labels(values, f"labels {path}")
+    return torch.from_numpy(numbers), classes

@@ -161,7 +161,7 @@ def number_labels(values: Sequence[Any], where: str) -> tuple[Array, tuple[str, 
     if len(distinct) > max(10, len(values) // 2) or (continuous and len(distinct) > 10):
         raise DataError(
             f"{where} has {len(distinct)} different labels in {len(values)} rows, which is not a set of "
-            f"classes: name another column, or none"
+            f"classes: name other labels, or none"
         )
     number = {value: index for index, value in enumerate(distinct)}
     return np.array([number[value] for value in values], np.int64), tuple(str(value) for value in distinct)

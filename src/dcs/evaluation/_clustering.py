@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 
 from dcs._checks import check_integer, check_number
 from dcs._optional import require
-from dcs.evaluation._features import Array, features_of, labelled, numbered
+from dcs.evaluation._features import Array, check_labels, features_of, labelled, numbered
 from dcs.evaluation._result import Result, versions
 
 
@@ -98,6 +98,8 @@ def cluster_accuracy(labels: Array, clusters: Array) -> float:
     """
     if len(labels) != len(clusters) or not len(labels):
         raise ValueError(f"clusters must be as many as labels, {len(labels)}, got {len(clusters)}")
+    check_labels("labels", labels)
+    check_labels("clusters", clusters)
     _, rows = np.unique(labels, return_inverse=True)
     _, columns = np.unique(clusters, return_inverse=True)
     table = np.zeros((rows.max() + 1, columns.max() + 1), dtype=np.int64)

@@ -1,6 +1,7 @@
 """From samples to features, by an encoder that is frozen and is checked to have stayed as it was."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,7 +64,7 @@ def unchanged(encoder: Any) -> Iterator[None]:
 
 
 def labelled(part: Any, name: str) -> tuple[Any, Array]:
-    """Samples, or features, and their labels as numbers: of a `dcs.data.Split` or a pair (x, y)."""
+    """Samples, or features, and their labels: of a `dcs.data.Split` or a pair (x, y)."""
     if isinstance(part, data.Split):
         x, y = part.x, part.y
     elif isinstance(part, tuple) and len(part) == 2:
@@ -75,12 +76,38 @@ def labelled(part: Any, name: str) -> tuple[Any, Array]:
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(x):
         raise ValueError(f"the labels of {name} must be ({len(x)},), one a sample, got {labels.shape}")
+    check_labels(f"labels of {name}", labels)
     return x, labels
 
 
-def numbered(*labels: Array) -> tuple[Array, list[Tensor]]:
+def check_labels(name: str, labels: Array) -> None:
+    """Require that none is missing: NumPy would take NaN and empty text for one more class."""
+    each = np.asarray(labels)
+    missing = int(np.sum((each != each) | (each == "") | (each == None)))  # noqa: E711  (elementwise)
+    if missing:
+        raise ValueError(f"{missing} of {len(each)} {name} are missing: leave these samples out")
+
+
+def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:
     """The classes that occur, and each set of labels as numbers of theirs."""
-    classes, numbers = np.unique(np.concatenate(labels), return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"labels must be of at least two classes, got only {classes[0]!r}")
-    return classes, list(torch.from_numpy(numbers).split([len(part) for part in labels]))
+    parts = (train, *others)
+    try:
+        classes, numbers = np.unique(np.concatenate(parts), return_inverse=True)
+    except TypeError:
+        raise TypeError("labels must be of one kind, text or numbers, got a mixture") from None
+    found = list(torch.from_numpy(numbers).split([len(part) for part in parts]))
+    known = found[0].unique()
+    if len(known) < 2:
+        raise ValueError(f"labels must be of at least two classes, got only {classes[known[0]]}")
+    for part in found[1:]:
+        new = part.unique()
+        new = new[~torch.isin(new, known)]
+        names = ", ".join(str(classes[number]) for number in new[:5]) + (", ..." if len(new) > 5 else "")
+        if len(new) == len(part.unique()):
+            raise ValueError(f"test has no class of train, only {names}: give both the same names")
+        if len(new):
+            warnings.warn(
+                f"test has {len(new)} classes that train lacks ({names}): no sample of these can be right",
+                stacklevel=3,
+            )
+    return classes, found
