@@ -121,6 +121,55 @@ def test_a_folder_of_classes_keeps_its_options(tmp_path):
     assert json.loads(result.stdout)["settings"]["evaluation"]["classes"] == 2
 
 
+def test_lines_tell_what_their_scores_depend_on(own):
+    def scored(*arguments):
+        result = inside("evaluate", own / "run", "--labels", own / "y.npy", "--json", *arguments)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout.splitlines()[0])["settings"]["evaluation"]["data"]
+
+    plain = scored()
+    assert plain["source"] == str(own / "x.npy")
+    assert plain["labels"] == str(own / "y.npy")
+    assert plain["held_out"] == {"share": 0.2, "seed": 0}
+    assert plain["noise"] is None
+    assert plain["seed"] is None
+    assert scored("--seed", 1, "--test-share", 0.3)["held_out"] == {"share": 0.3, "seed": 1}
+    noisy = scored("--noise", "gaussian:0.1", "--data-seed", 7)
+    assert (noisy["noise"], noisy["seed"]) == ("gaussian:0.1", 7)
+
+
+def test_half_a_line_of_a_process_that_was_ended_is_cut_off(own):
+    whole = '{"score": 1.0}\n'
+    (own / "run" / "results.jsonl").write_text(whole + '{"score": 2.')
+    result = inside("evaluate", own / "run", "--labels", own / "y.npy", "--protocol", "knn", "--json")
+    assert result.returncode == 0, result.stderr
+    assert (own / "run" / "results.jsonl").read_text() == whole + result.stdout
+
+
+def test_encoders_of_an_experiment_are_scored(tmp_path):
+    expt0 = [
+        *("reproduce", "expt0", "--preset", "smoke", "--epochs", 1, "--protocol", "linear"),
+        *("--losses", "cosine", "--train-size", 1200, "--out", tmp_path),
+    ]
+    assert inside(*expt0).returncode == 0
+    (there,) = [line for line in lines(tmp_path) if line["method"] == "oracle"]
+    (oracle,) = (tmp_path / "runs").glob("*oracle*")
+    result = inside("evaluate", oracle, "--protocol", "linear", "--json")
+    assert result.returncode == 0, result.stderr
+    line = json.loads(result.stdout)
+    assert line["score"] == pytest.approx(there["score"])
+    assert line["method"] == "oracle"
+    assert line["noise"] == "gaussian:0.3"
+    # What an experiment has made of its data cannot be loaded by a name.
+    described = json.loads((oracle / "config.json").read_text())
+    described["data"]["source"] = "tones"
+    (oracle / "config.json").write_text(json.dumps(described))
+    result = inside("evaluate", oracle)
+    assert result.returncode == 1
+    assert "has learned from tones as dcs reproduce prepares it" in result.stderr
+    assert "name other data with --data" in result.stderr
+
+
 def test_a_saved_encoder_needs_to_be_told_its_data(own):
     x = np.load(own / "x.npy")
     dcs.DenoisingEncoder(max_epochs=1, network_options={"hidden": (8,)}, random_state=0).fit(x).save(

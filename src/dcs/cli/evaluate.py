@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,7 @@ from dcs.cli._data import (
     SkipBad,
     as_trained,
     load_data,
+    trained_on,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def evaluate(
     import dcs
     from dcs._checks import check_choice
     from dcs.evaluation import features_of
+    from dcs.experiments._runner import _mend
 
     wanted = [word.strip() for word in protocol.split(",") if word.strip()]
     for name in wanted:
@@ -74,42 +76,24 @@ def evaluate(
     if not wanted:
         raise ValueError(f"protocol is empty: name some of {', '.join(PROTOCOLS)}")
     encoder = dcs.load(run)
-    config = json.loads((run / "config.json").read_bytes())
-    if data is None:
-        trained_on = config.get("data", {})
-        data = trained_on.get("source")
-        if data is None:
-            raise ValueError(f"{run} does not say what it was trained on: name it with --data")
-        if noise is None and trained_on["noise"] is not None:
-            noise, data_seed = trained_on["noise"], trained_on["seed"]
-        root = Path(trained_on["root"]) if root is None and trained_on["root"] else root
-        label = trained_on["label"] if label is None else label
-        mixed = Mixed(trained_on["mixed"]) if mixed is Mixed.error else mixed
-        size = trained_on["size"] if size is None else size
-        skip_bad = skip_bad or bool(trained_on.get("skipped"))
-    reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))
-    loaded = load_data(data, root, noise, data_seed, label, reading, encoder.shape_)
-    train, test = _splits(loaded, labels, test_share, seed)
+    source = Source(data, root, noise, data_seed, label, Reading(mixed, size, rate, hop, skip_bad))
+    source, loaded = _load(run, source, encoder.shape_)
+    train, test, held_out = _splits(loaded, labels, test_share, seed)
     if set(wanted) - {"denoising"} and train.y is None:
-        raise ValueError(f"{data} has no labels: give them with --labels, or score --protocol denoising")
+        raise ValueError(
+            f"{source.data} has no labels: give them with --labels, or score --protocol denoising"
+        )
     # Features are made once, for all protocols.
     features = [(features_of(encoder, split), split.y) for split in (train, test) if split.y is not None]
     results = [_score(name, encoder, features, test, seed) for name in wanted]
-    training = config.get("training") or config["parameters"]
-    about = {
-        "experiment": None,
-        "dataset": loaded.name,
-        "noise": noise,
-        "method": training.get("objective"),
-        "variant": (training.get("objective_options") or {}).get("variant", "default"),
-        "trial": 0,
-        "epochs": encoder.n_iter_,
+    scored_on = {
+        **source.described(),
+        "labels": None if labels is None else str(labels),
+        "held_out": held_out,
     }
-    lines = []
-    for result in results:
-        settings = {"training": training, "evaluation": {**result.settings, "seed": result.seed}}
-        of_training = {"settings": settings, "seed": training.get("seed", training.get("random_state"))}
-        lines.append({**about, **json.loads(result.to_json()), **of_training})
+    about = _about(run) | {"dataset": loaded.name, "noise": source.noise, "epochs": encoder.n_iter_}
+    lines = [_line(about, result, scored_on) for result in results]
+    _mend(run / "results.jsonl")  # the end of a process may have left half a line
     with (run / "results.jsonl").open("a", encoding="utf-8") as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines))
     for line, result in zip(lines, results, strict=True):
@@ -117,8 +101,92 @@ def evaluate(
         typer.echo(json.dumps(line) if as_json else f"{result.protocol}: {result.score:.2f} %{further}")
 
 
-def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int) -> tuple["Split", "Split"]:
-    """What to train a classifier on, and what to score it on."""
+class Source(NamedTuple):
+    """What data a run is scored on."""
+
+    data: str | None
+    root: Path | None
+    noise: str | None
+    seed: int  # of the noise
+    label: str | None
+    reading: Reading
+
+    def described(self) -> dict[str, Any]:
+        """As plain values."""
+        root, seed = None if self.root is None else str(self.root), self.seed if self.noise else None
+        described = {
+            "source": self.data,
+            "root": root,
+            "noise": self.noise,
+            "seed": seed,
+            "label": self.label,
+        }
+        return described | self.reading._asdict()
+
+
+def _load(run: Path, source: Source, shape: tuple[int, ...]) -> tuple[Source, "Dataset"]:
+    """Load the data that is asked for or, by default, what the run was trained on."""
+    known = trained_on(run) if source.data is None else {}
+    if source.data is None:
+        source = _as_known(source, known)
+    name = source.data
+    if name is None:
+        raise ValueError(f"{run} does not say what it was trained on: name it with --data")
+    source = source._replace(reading=as_trained(run, name, source.reading))
+    try:
+        return source, load_data(name, *source[1:], shape)
+    except (ValueError, OSError) as error:
+        if isinstance(known.get("noise"), str | None):  # as dcs fit writes it
+            raise
+        raise ValueError(
+            f"{run} has learned from {name} as dcs reproduce prepares it ({error}): its score is in "
+            f"the results.jsonl of the experiment; name other data with --data"
+        ) from error
+
+
+def _as_known(source: Source, known: dict[str, Any]) -> Source:
+    """Fill in what is not asked for by what the run says of its data; experiments say less than dcs fit."""
+    noise, seed, reading = source.noise, source.seed, source.reading
+    if noise is None and known.get("noise"):
+        noise, seed = known["noise"], known.get("seed") or 0
+        noise = (
+            noise if isinstance(noise, str) else f"gaussian:{noise}"
+        )  # a number is how experiments write it
+    if reading.mixed is Mixed.error:
+        reading = reading._replace(mixed=Mixed(known.get("mixed") or "error"))
+    if reading.size is None:
+        reading = reading._replace(size=known.get("size"))
+    reading = reading._replace(skip_bad=reading.skip_bad or bool(known.get("skipped")))
+    root = Path(known["root"]) if source.root is None and known.get("root") else source.root
+    label = known.get("label") if source.label is None else source.label
+    return Source(known.get("source"), root, noise, seed, label, reading)
+
+
+def _about(run: Path) -> dict[str, Any]:
+    """What a line of results says of the training."""
+    config = json.loads((run / "config.json").read_bytes())
+    training = config.get("training") or config["parameters"]
+    return {
+        "experiment": None,
+        "method": config.get("method")
+        or training.get("objective"),  # an experiment knows more than objectives
+        "variant": (training.get("objective_options") or {}).get("variant", "default"),
+        "trial": 0,
+        "seed": training.get("seed", training.get("random_state")),
+        "settings": {"training": training},
+    }
+
+
+def _line(about: dict[str, Any], result: "Result", scored_on: dict[str, Any]) -> dict[str, Any]:
+    evaluation = {**result.settings, "seed": result.seed, "data": scored_on}
+    settings = {**about["settings"], "evaluation": evaluation}
+    return {**json.loads(result.to_json()), **about, "settings": settings}
+
+
+def _splits(
+    loaded: "Dataset", labels: Path | None, test_share: float, seed: int
+) -> tuple["Split", "Split", dict[str, float] | None]:
+    """What to train a classifier on, what to score it on, and how that was held out, if it was."""
     import torch
 
     from dcs.data import Samples, Split
@@ -142,7 +210,7 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
             )
         train, test = replace(train, y=y), None
     if test is not None and (test.y is not None or train.y is None):
-        return train, test
+        return train, test, None
     # Windows of one recording stay together: a classifier may know a recording, not its class.
     of: list[Any] = list(range(len(train)) if train.starts is None else train.names)
     things = sorted(set(of))
@@ -160,7 +228,7 @@ def _splits(loaded: "Dataset", labels: Path | None, test_share: float, seed: int
         y, clean, lengths = (None if part is None else part[chosen] for part in parts)
         return Split(x, y, clean, lengths=lengths)
 
-    return rows(order[held_out:]), rows(order[:held_out])
+    return rows(order[held_out:]), rows(order[:held_out]), {"share": test_share, "seed": seed}
 
 
 def _score(name: str, encoder: Any, features: list[Any], test: "Split", seed: int) -> "Result":
