@@ -138,6 +138,17 @@ def test_lines_tell_what_their_scores_depend_on(own):
     assert (noisy["noise"], noisy["seed"]) == ("gaussian:0.1", 7)
 
 
+def test_the_head_can_be_simsiams(run):
+    result = inside("evaluate", run, "--protocol", "linear", "--head", "sgd", "--seed", 2, "--json")
+    assert result.returncode == 0, result.stderr
+    line = json.loads(result.stdout)
+    assert (line["settings"]["evaluation"]["head"], line["settings"]["evaluation"]["seed"]) == ("sgd", 2)
+    digits = data.load("digits", noise=("gaussian", 0.3), seed=3)
+    expected = evaluation.linear(digits.train, digits.test, dcs.load(run), head="sgd", seed=2)
+    assert line["score"] == pytest.approx(expected.score)
+    assert inside("evaluate", run, "--head", "svm").returncode == 2
+
+
 def test_half_a_line_of_a_process_that_was_ended_is_cut_off(own):
     whole = '{"score": 1.0}\n'
     (own / "run" / "results.jsonl").write_text(whole + '{"score": 2.')

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 PROTOCOLS = ("linear", "clustering", "knn", "denoising")
 
 
+class Head(StrEnum):
+    """The classifier of the linear protocol."""
+
+    lbfgs = "lbfgs"
+    sgd = "sgd"
+
+
 def evaluate(
     run: RunFolder,
     data: Annotated[
@@ -44,13 +52,19 @@ def evaluate(
         ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="Of linear, clustering, knn and denoising.")] = "linear,knn",
+    head: Annotated[
+        Head,
+        typer.Option(
+            help="Of linear: lbfgs, logistic regression on standardised features; or sgd, SimSiam's recipe."
+        ),
+    ] = Head.lbfgs,
     test_share: Annotated[
         float,
         typer.Option(
             min=0.01, max=0.99, help="Held out for testing, of data without a test split or with --labels."
         ),
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="Of that share, and of the clustering.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of that share, of the clustering and of --head sgd.")] = 0,
     noise: Annotated[
         str | None, typer.Option(help="To add, such as gaussian:0.5; by default as in training.")
     ] = None,
@@ -85,7 +99,7 @@ def evaluate(
         )
     # Features are made once, for all protocols.
     features = [(features_of(encoder, split), split.y) for split in (train, test) if split.y is not None]
-    results = [_score(name, encoder, features, test, seed) for name in wanted]
+    results = [_score(name, encoder, features, test, head, seed) for name in wanted]
     scored_on = {
         **source.described(),
         "labels": None if labels is None else str(labels),
@@ -231,7 +245,7 @@ def _splits(
     return rows(order[held_out:]), rows(order[:held_out]), {"share": test_share, "seed": seed}
 
 
-def _score(name: str, encoder: Any, features: list[Any], test: "Split", seed: int) -> "Result":
+def _score(name: str, encoder: Any, features: list[Any], test: "Split", head: str, seed: int) -> "Result":
     from dcs import evaluation
 
     if name == "denoising":
@@ -244,4 +258,6 @@ def _score(name: str, encoder: Any, features: list[Any], test: "Split", seed: in
         everything = tuple(np.concatenate(parts) for parts in zip(*features, strict=True))
         return evaluation.clustering(everything, seed=seed)
     train, held_out = features
-    return evaluation.linear(train, held_out) if name == "linear" else evaluation.knn(train, held_out)
+    if name == "linear":
+        return evaluation.linear(train, held_out, head=str(head), seed=seed)
+    return evaluation.knn(train, held_out)
