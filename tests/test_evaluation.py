@@ -1,5 +1,6 @@
 """The protocols against scikit-learn, scikit-image and plain loops."""
 
+import importlib.metadata
 import itertools
 import json
 import math
@@ -18,10 +19,12 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+import dcs
 from dcs import DenoisingEncoder, evaluation, models
 from dcs.data import Split
 from dcs.evaluation import _clustering, _denoising
 from dcs.evaluation._heads import fit_lbfgs
+from dcs.evaluation._result import versions
 
 
 def blobs(n=300, d=5, classes=3, seed=0, spread=1.0):
@@ -84,7 +87,7 @@ def fake_umap(monkeypatch):
             return super().fit_predict(x, y)
 
     monkeypatch.setattr(_clustering, "GaussianMixture", Watched)
-    monkeypatch.setattr(_clustering, "versions", lambda *names: dict.fromkeys(names, "0"))
+    monkeypatch.setattr(_clustering, "versions", lambda *names: dict.fromkeys(names, "0") | versions())
     return mixtures
 
 
@@ -100,7 +103,7 @@ def test_clustering_has_the_papers_settings(fake_umap):
     assert result.score == result.metrics["nmi"] == result.metrics["ari"] == 100
     assert result.seed == 4
     assert result.settings["n_clusters"] == result.settings["classes"] == 3
-    assert set(result.versions) >= {"umap-learn", "scikit-learn", "numba"}
+    assert set(result.versions) == {*versions(), "umap-learn", "numba", "pynndescent"}
 
 
 def test_clustering_takes_other_settings_and_refuses_too_little_data(fake_umap):
@@ -307,7 +310,8 @@ def test_a_result_is_one_line_of_json():
         "features": 5,
         "classes": 3,
     }
-    assert line["versions"]["torch"]
+    named = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
+    assert line["versions"] == {"dcs-learn": dcs.__version__, **named}  # the encoder may have been a PCA
     assert line["seconds"] > 0
     exact = evaluation.denoising(x, x)
     assert exact.metrics["psnr"] == math.inf

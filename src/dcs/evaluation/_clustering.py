@@ -85,7 +85,7 @@ def clustering(
         settings,
         seed,
         time.perf_counter() - start,
-        versions("umap-learn", "numba", "pynndescent", "scikit-learn", "scipy", "numpy"),
+        versions("umap-learn", "numba", "pynndescent"),
     )
 
 

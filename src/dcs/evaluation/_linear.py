@@ -74,5 +74,5 @@ def linear(
         settings,
         seed if head == "sgd" else None,
         time.perf_counter() - start,
-        versions("scipy"),
+        versions(),
     )

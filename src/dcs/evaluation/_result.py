@@ -8,6 +8,8 @@ from typing import Any
 
 import dcs
 
+_ALWAYS = ("torch", "numpy", "scipy", "scikit-learn")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -37,10 +39,10 @@ class Result:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of dcs-learn, torch and further packages."""
+    """The versions of dcs-learn, of what protocols and encoders compute with, and of further packages."""
     return {
         "dcs-learn": dcs.__version__,
-        **{package: importlib.metadata.version(package) for package in ("torch", *packages)},
+        **{package: importlib.metadata.version(package) for package in (*_ALWAYS, *packages)},
     }
 
 
