@@ -250,19 +250,58 @@ def test_an_encoder_is_frozen_and_left_as_it_was():
     assert np.array_equal(features[0][0], network.eval().encode(train[0]).detach().numpy())
 
 
-def test_an_encoder_that_changes_is_refused():
-    class Counting(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("calls", torch.zeros(()))
+class Counting(nn.Module):
+    def __init__(self, persistent=True):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()), persistent=persistent)
 
-        def forward(self, x):
-            self.calls += 1
-            return x
+    def forward(self, x):
+        self.calls += 1
+        return x
 
+
+class Growing(nn.Module):
+    def forward(self, x):
+        self.scale = nn.Parameter(torch.ones(()))
+        return x
+
+
+class Forgetting(Growing):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        del self.scale
+        return x
+
+
+@pytest.mark.parametrize(
+    ("encoder", "name"),
+    [
+        (Counting(), "calls"),
+        (Counting(persistent=False), "calls"),
+        (Counting().forward, "calls"),
+        (Growing(), "scale"),
+        (Forgetting(), "scale"),
+    ],
+)
+def test_an_encoder_that_changes_is_refused(encoder, name):
     train, test = halves(*blobs())
-    with pytest.raises(RuntimeError, match="evaluation has changed calls of the encoder"):
-        evaluation.linear(train, test, Counting())
+    with pytest.raises(RuntimeError, match=f"evaluation has changed {name} of the encoder"):
+        evaluation.linear(train, test, encoder)
+
+
+def test_nan_in_an_encoder_is_not_taken_for_a_change():
+    network = encoder_with_state()
+    train, test = halves(*blobs())
+    with torch.no_grad():
+        network.decoder.bias.fill_(torch.nan)
+    assert evaluation.linear(train, test, network).score > 50  # features do not depend on it
+    with torch.no_grad():
+        network.encoder[0].bias.fill_(torch.nan)
+    with pytest.raises(ValueError, match="features of train have NaN or infinite entries: the encoder"):
+        evaluation.linear(train, test, network)
 
 
 def test_what_can_be_an_encoder():

@@ -45,22 +45,47 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     if features.ndim < 2 or not len(features):
         raise ValueError(f"{name} must give features (n, d), got shape {features.shape}")
     if not np.isfinite(features).all():
-        raise ValueError(f"the features of {name} have NaN or infinite entries: the encoder has diverged")
+        remedy = (
+            "remove or replace them first"
+            if encoder is None
+            else "the encoder, or what it is given, has some"
+        )
+        raise ValueError(f"the features of {name} have NaN or infinite entries: {remedy}")
     return features.reshape(len(features), -1)
 
 
 @contextlib.contextmanager
 def unchanged(encoder: Any) -> Iterator[None]:
-    """Make sure that no parameter or buffer of an encoder is changed by what happens within."""
-    network = encoder if isinstance(encoder, nn.Module) else getattr(encoder, "network_", None)
-    if not isinstance(network, nn.Module):
+    """Make sure that no parameter or buffer of an encoder is changed by what happens within.
+
+    Looked at are a module, the network of a `DenoisingEncoder`, and the module that a method is of; what a
+    function calls is not known.
+    """
+    owners = (encoder, getattr(encoder, "network_", None), getattr(encoder, "__self__", None))
+    network = next((owner for owner in owners if isinstance(owner, nn.Module)), None)
+    if network is None:
         yield
         return
-    before = {name: value.detach().clone() for name, value in network.state_dict().items()}
+    before = {name: value.detach().clone() for name, value in _state(network).items()}
     yield
-    for name, value in network.state_dict().items():
-        if not torch.equal(before[name], value):
-            raise RuntimeError(f"evaluation has changed {name} of the encoder: it must leave it alone")
+    after = _state(network)
+    # NaN, of a network that has diverged, equals itself here: its features tell of it.
+    changed = [
+        name
+        for name in (*before, *(after.keys() - before.keys()))
+        if name not in before or name not in after or not _same(before[name], after[name])
+    ]
+    if changed:
+        raise RuntimeError(f"evaluation has changed {changed[0]} of the encoder: it must leave it alone")
+
+
+def _state(network: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers, also those that are not saved."""
+    return {**dict(network.named_parameters()), **dict(network.named_buffers())}
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def labelled(part: Any, name: str) -> tuple[Any, Array]:
