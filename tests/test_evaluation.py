@@ -112,8 +112,13 @@ def test_clustering_takes_other_settings_and_refuses_too_little_data(fake_umap):
     assert FakeUMAP.made[0]["n_components"] == 2
     assert FakeUMAP.made[0]["n_neighbors"] == 7
     assert fake_umap[0]["n_components"] == 5
-    with pytest.raises(ValueError, match="part has 20 samples: more than n_neighbors, 20"):
+    with pytest.raises(ValueError, match="part has 20 samples: at least 21 are needed for n_neighbors 20"):
         evaluation.clustering((x[:20], y[:20]))
+    with pytest.raises(ValueError, match="part has 30 samples: at least 31 are needed for n_clusters 30"):
+        evaluation.clustering((x[:30], range(30)))
+    with pytest.raises(ValueError, match="at least 31 are needed for n_components 29"):
+        evaluation.clustering((x[:30], y[:30]), n_components=29)
+    evaluation.clustering((x[:30], y[:30]), n_components=28)
 
 
 def test_clustering_finds_digits():
@@ -213,6 +218,25 @@ def test_denoising_measures_against_scikit_image():
     )
     cosines = [np.sum(s * p) / np.linalg.norm(s) / np.linalg.norm(p) for s, p in pairs]
     assert result.score == pytest.approx(100 * np.mean(cosines), abs=1e-4)
+
+
+def test_denoising_takes_a_split():
+    noisy, clean = torch.rand(2, 4, 6, generator=torch.Generator().manual_seed(0))
+    score = evaluation.denoising(noisy, clean).score
+    assert evaluation.denoising(Split(noisy, clean=clean)).score == score
+    assert evaluation.denoising(Split(noisy, clean=clean), model=nn.Identity()).score == score
+
+
+def test_padding_is_what_a_split_says():
+    class Encoder:
+        def transform(self, part):
+            inside = torch.arange(5) < part.lengths[:, None]
+            return (part.x * inside).numpy()
+
+    x, y = blobs()
+    parts = [Split(x, torch.as_tensor(y), lengths=torch.full((len(x),), 2))] * 2
+    cut = evaluation.knn((x[:, :2], y), (x[:, :2], y), k=5).score
+    assert evaluation.knn(*parts, Encoder(), k=5).score == cut != evaluation.knn(*parts, k=5).score
 
 
 def test_ssim_of_colours_is_their_mean_and_small_images_have_none():
@@ -380,7 +404,13 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.linear((x[:, 0], y), (x, y)), r"train must give features \(n, d\)"),
         (lambda x, y: evaluation.knn((x, y), (x, y), k=0), "k must be at least 1"),
         (lambda x, y: evaluation.knn((x, y), (x, y), temperature=0), "temperature must be"),
+        (lambda x, y: evaluation.linear((x, y), (x[:, :3], y)), "as many features as train, 5, got 3"),
+        (lambda x, y: evaluation.knn((x, y), (x[:, :3], y)), "as many features as train, 5, got 3"),
         (lambda x, y: evaluation.denoising(x, x[:, :2]), "clean"),
+        (lambda x, y: evaluation.denoising(x, x / 0), "clean has 1500 NaN or infinite entries of 1500"),
+        (lambda x, y: evaluation.denoising(x, x, lambda x: x / 0), r"model\(noisy\) has 1500 NaN"),
+        (lambda x, y: evaluation.denoising(Split(x)), "clean is needed"),
+        (lambda x, y: evaluation.denoising(Split(x), nn.Identity()), "clean must be samples .* got Identity"),
         (lambda x, y: evaluation.denoising(x, x, data_range=0), "data_range must be"),
         (lambda x, y: evaluation.denoising(x, x, 3), "model must have denoise"),
         (lambda x, y: evaluation.cluster_accuracy(y, y[1:]), "clusters must be as many as labels"),

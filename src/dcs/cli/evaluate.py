@@ -251,7 +251,7 @@ def _score(name: str, encoder: Any, features: list[Any], test: "Split", head: st
     if name == "denoising":
         if test.clean is None:
             raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
-        return evaluation.denoising(test.x, test.clean, encoder)
+        return evaluation.denoising(test, model=encoder)
     if name == "clustering":
         import numpy as np
 

@@ -56,10 +56,17 @@ def clustering(
     clusters = len(classes) if n_clusters is None else n_clusters
     umap = require("umap", "clustering", "the clustering protocol")
     z = features_of(encoder, x, "part")
-    if len(z) <= max(n_neighbors, clusters):
-        raise ValueError(f"part has {len(z)} samples: more than n_neighbors, {n_neighbors}, are needed")
+    components = clusters if n_components is None else n_components
+    # UMAP begins with one eigenvector more than components, of which there must be fewer than samples.
+    needs = (("n_neighbors", n_neighbors, 1), ("n_clusters", clusters, 1), ("n_components", components, 2))
+    for name, value, more in needs:
+        if len(z) < value + more:
+            raise ValueError(
+                f"part has {len(z)} samples: at least {value + more} are needed for {name} {value}; give "
+                f"more, or a lower {name}"
+            )
     settings: dict[str, Any] = {
-        "n_components": clusters if n_components is None else n_components,
+        "n_components": components,
         "n_neighbors": n_neighbors,
         "min_dist": min_dist,
         "metric": "euclidean",

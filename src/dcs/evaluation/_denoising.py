@@ -18,12 +18,12 @@ _ROWS = 512
 _WINDOW, _DEVIATION = 11, 1.5  # of SSIM
 
 
-def denoising(noisy: Any, clean: Any, model: Any = None, *, data_range: float = 1.0) -> Result:
+def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: float = 1.0) -> Result:
     """Compare predictions with the clean data.
 
     Args:
-        noisy: Samples (n, ...).
-        clean: What is behind them.
+        noisy: Samples (n, ...), or a `dcs.data.Split`.
+        clean: What is behind them; by default what the split has.
         model: What predicts: a `DenoisingEncoder`, on the data's own scale, or a module or function, as it
             is. None: `noisy` are predictions already.
         data_range: Largest minus smallest value that the data can have, for PSNR and SSIM.
@@ -39,9 +39,18 @@ def denoising(noisy: Any, clean: Any, model: Any = None, *, data_range: float = 
     """
     start = time.perf_counter()
     check_number("data_range", data_range, above=0)
-    truth = _tensor(clean)
-    predicted = _tensor(_predict(model, noisy))
-    check_same_shape("clean", truth, "noisy" if model is None else "model(noisy)", predicted)
+    if isinstance(noisy, data.Split):
+        clean = noisy.clean if clean is None else clean
+        noisy = noisy.x if noisy.lengths is None or not hasattr(model, "denoise") else noisy
+    if clean is None:
+        raise ValueError("clean is needed, or a dcs.data.Split that has it: load data with noise=...")
+    name = "noisy" if model is None else "model(noisy)"
+    truth, predicted = _tensor(clean, "clean"), _tensor(_predict(model, noisy), name)
+    check_same_shape("clean", truth, name, predicted)
+    for what, values in (("clean", truth), (name, predicted)):
+        wrong = int((~values.isfinite()).sum())
+        if wrong:
+            raise ValueError(f"{what} has {wrong} NaN or infinite entries of {values.numel()}")
     images = truth.ndim > 2 and min(truth.shape[-2:]) >= _WINDOW
     names = ["cosine", "psnr", "si_snr", *(["ssim"] if images else [])]
     parts = [
@@ -102,7 +111,7 @@ def _predict(model: Any, noisy: Any) -> Any:
         if hasattr(model, "denoise"):
             return model.denoise(noisy)
         if isinstance(model, nn.Module):
-            samples = noisy if isinstance(noisy, data.Samples) else _tensor(noisy)
+            samples = noisy if isinstance(noisy, data.Samples) else _tensor(noisy, "noisy")
             return collect(model, model, samples, device_of(model))
         if callable(model):
             with torch.no_grad():
@@ -110,10 +119,13 @@ def _predict(model: Any, noisy: Any) -> Any:
     raise TypeError(f"model must have denoise, or be a module or a function, got {model!r}")
 
 
-def _tensor(x: Any) -> Tensor:
+def _tensor(x: Any, name: str) -> Tensor:
     if isinstance(x, data.Samples):
         x = x.read(range(len(x)))
-    samples = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    array = x if isinstance(x, Tensor) else np.asarray(x)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be samples (n, ...), numbers, got {type(x).__name__}")
+    samples = torch.as_tensor(array)
     if samples.ndim < 2 or not len(samples):
-        raise ValueError(f"samples must be (n, ...), got shape {tuple(samples.shape)}")
+        raise ValueError(f"{name} must be samples (n, ...), got shape {tuple(samples.shape)}")
     return samples.float()

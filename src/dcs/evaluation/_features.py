@@ -22,9 +22,11 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     Args:
         encoder: Whatever has `transform`; or a module, with `encode`, `encoder` or itself giving features; or
             any function of samples; or None where x are features already.
-        x: Samples (n, ...), as an array, a tensor or `dcs.data.Samples`.
+        x: Samples (n, ...), as an array, a tensor, `dcs.data.Samples` or a `dcs.data.Split`.
         name: Of x, for errors.
     """
+    if isinstance(x, data.Split) and (x.lengths is None or not hasattr(encoder, "transform")):
+        x = x.x
     with unchanged(encoder):
         if encoder is None:
             features = x
@@ -91,7 +93,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 def labelled(part: Any, name: str) -> tuple[Any, Array]:
     """Samples, or features, and their labels: of a `dcs.data.Split` or a pair (x, y)."""
     if isinstance(part, data.Split):
-        x, y = part.x, part.y
+        x, y = part.x if part.lengths is None else part, part.y  # what is padding, an encoder may ask
     elif isinstance(part, tuple) and len(part) == 2:
         x, y = part
     else:
@@ -111,6 +113,12 @@ def check_labels(name: str, labels: Array) -> None:
     missing = int(np.sum((each != each) | (each == "") | (each == None)))  # noqa: E711  (elementwise)
     if missing:
         raise ValueError(f"{missing} of {len(each)} {name} are missing: leave these samples out")
+
+
+def check_widths(train: Array | Tensor, test: Array | Tensor) -> None:
+    """Require as many features in both."""
+    if train.shape[1] != test.shape[1]:
+        raise ValueError(f"test must have as many features as train, {train.shape[1]}, got {test.shape[1]}")
 
 
 def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 from dcs._checks import check_integer, check_number
-from dcs.evaluation._features import features_of, labelled, numbered
+from dcs.evaluation._features import check_widths, features_of, labelled, numbered
 from dcs.evaluation._result import Result, versions
 
 _ENTRIES = 2**24  # of a block of similarities
@@ -40,6 +40,7 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         normalize(torch.from_numpy(features_of(encoder, *part)), dim=1)
         for part in ((x, "train"), (test_x, "test"))
     )
+    check_widths(z, test_z)
     voters, right = min(k, len(z)), 0
     rows = max(1, _ENTRIES // len(z))
     for block, its_targets in zip(test_z.split(rows), test_targets.split(rows), strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from dcs._checks import check_choice, check_integer, check_number
-from dcs.evaluation._features import features_of, labelled, numbered
+from dcs.evaluation._features import check_widths, features_of, labelled, numbered
 from dcs.evaluation._heads import fit_lbfgs, fit_sgd
 from dcs.evaluation._result import Result, versions
 
@@ -58,6 +58,7 @@ def linear(
     (x, y), (test_x, test_y) = labelled(train, "train"), labelled(test, "test")
     classes, (targets, test_targets) = numbered(y, test_y)
     z, test_z = (torch.from_numpy(features_of(encoder, *part)) for part in ((x, "train"), (test_x, "test")))
+    check_widths(z, test_z)
     settings: dict[str, Any] = {"head": head}
     if head == "lbfgs":
         settings |= {"C": C, "max_iter": max_iter, "standardised": True}
