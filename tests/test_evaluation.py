@@ -72,7 +72,7 @@ class FakeUMAP:
         self.made.append(settings)
 
     def fit_transform(self, z):
-        return np.asarray(z)[:, :2]
+        return np.asarray(z, np.float32)[:, :2]  # it computes in float32
 
 
 @pytest.fixture
@@ -156,6 +156,23 @@ def test_linear_is_logistic_regression(c, classes, d):
     assert result.metrics["train_accuracy"] == pytest.approx(
         100 * classifier.score(scaler.transform(train), train_y), abs=0.4
     )
+
+
+def test_float64_features_with_a_large_mean_score_as_without_it(fake_umap):
+    x, y = blobs(400)
+    x = x.double().numpy()
+    far = x * 1e-4 + 1e4
+    plain = evaluation.linear(*halves(x, y)).score
+    assert evaluation.linear(*halves(far, y)).score == pytest.approx(plain, abs=0.51)  # one sample of 200
+    assert evaluation.linear(*halves(torch.tensor(far), y)).score == pytest.approx(plain, abs=0.51)
+    assert evaluation.clustering((far / 1e-4, y)).score == pytest.approx(
+        evaluation.clustering((x, y)).score, abs=1
+    )
+    assert evaluation.features_of(None, far).dtype == np.float64
+    assert evaluation.features_of(None, far.astype(np.float32)).dtype == np.float32
+    assert evaluation.features_of(None, far.astype(int)).dtype == np.float32
+    assert evaluation.linear(*halves(x, y), head="sgd", epochs=1).score > 0
+    assert evaluation.knn(*halves(x, y)).score == evaluation.knn(*halves(x.astype(np.float32), y)).score
 
 
 def test_linear_takes_constant_and_collinear_features():

@@ -56,6 +56,8 @@ def clustering(
     clusters = len(classes) if n_clusters is None else n_clusters
     umap = require("umap", "clustering", "the clustering protocol")
     z = features_of(encoder, x, "part")
+    if z.dtype == np.float64:
+        z = z - z.mean(0)  # UMAP computes in float32
     components = clusters if n_components is None else n_components
     # UMAP begins with one eigenvector more than components, of which there must be fewer than samples.
     needs = (("n_neighbors", n_neighbors, 1), ("n_clusters", clusters, 1), ("n_components", components, 2))

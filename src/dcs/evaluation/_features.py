@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
-    """Features in float32, (n, d).
+    """Features, (n, d): in float64 where they come so, or else in float32.
 
     Args:
         encoder: Whatever has `transform`; or a module, with `encode`, `encoder` or itself giving features; or
@@ -42,8 +42,11 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
         else:
             raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
     if isinstance(features, Tensor):
-        features = features.detach().float().cpu().numpy()
-    features = np.asarray(features, dtype=np.float32)
+        features = features.detach().cpu()
+        features = (features if features.dtype == torch.float64 else features.float()).numpy()
+    features = np.asarray(features)
+    # A large mean with a small deviation would not survive float32.
+    features = features.astype(np.float64 if features.dtype == np.float64 else np.float32, copy=False)
     if features.ndim < 2 or not len(features):
         raise ValueError(f"{name} must give features (n, d), got shape {features.shape}")
     if not np.isfinite(features).all():

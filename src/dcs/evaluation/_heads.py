@@ -20,7 +20,7 @@ class Linear:
 
     def logits(self, x: Tensor) -> Tensor:
         """Compute the logits of features (n, d)."""
-        return torch.addmm(self.bias, (x - self.mean) / self.scale, self.weight)
+        return torch.addmm(self.bias, (x.to(self.weight) - self.mean) / self.scale, self.weight)
 
     def accuracy(self, x: Tensor, y: Tensor) -> float:
         """Return the percentage of samples that are classified right."""
@@ -69,7 +69,7 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
             f"logistic regression stopped after {max_iter} iterations: raise max_iter", stacklevel=3
         )
     theta = torch.from_numpy(found.x).view(classes, d + 1).T
-    return Linear((whiten @ theta[:-1]).float(), theta[-1].float(), mean.float(), scale.float())
+    return Linear(whiten @ theta[:-1], theta[-1], mean, scale)
 
 
 def fit_sgd(
@@ -79,7 +79,7 @@ def fit_sgd(
 
     The learning rate is for batches of 256 and scaled with their size; features are taken as they are.
     """
-    generator = Generator().manual_seed(seed)
+    x, generator = x.float(), Generator().manual_seed(seed)
     weight = (0.01 * torch.randn(x.shape[1], classes, generator=generator)).requires_grad_()
     bias = torch.zeros(classes, requires_grad=True)
     optimizer = torch.optim.SGD([weight, bias], lr=0.0, momentum=0.9)

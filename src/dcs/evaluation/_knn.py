@@ -47,7 +47,7 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         cosine, index = (block @ z.T).topk(voters, dim=1)
         # Relative to the nearest, so that no small temperature overflows.
         votes = ((cosine - cosine[:, :1]) / temperature).exp()
-        tally = torch.zeros(len(block), len(classes)).scatter_add_(1, targets[index], votes)
+        tally = votes.new_zeros(len(block), len(classes)).scatter_add_(1, targets[index], votes)
         right += int((tally.argmax(1) == its_targets).sum())
     return Result(
         "knn",
