@@ -4,8 +4,10 @@ import importlib.metadata
 import itertools
 import json
 import math
+import re
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ import dcs
 from dcs import DenoisingEncoder, evaluation, models
 from dcs.data import Split
 from dcs.evaluation import _clustering, _denoising
-from dcs.evaluation._heads import fit_lbfgs
+from dcs.evaluation._heads import fit_lbfgs, fit_sgd
 from dcs.evaluation._result import versions
 
 
@@ -121,6 +123,31 @@ def test_clustering_takes_other_settings_and_refuses_too_little_data(fake_umap):
     evaluation.clustering((x[:30], y[:30]), n_components=28)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
+def test_nmi_and_ari_of_imperfect_clusters_have_their_formulas(fake_umap, monkeypatch, share):
+    random = np.random.default_rng(0)
+    x, y = blobs()
+    clusters = np.where(random.random(300) < share, (y + 1) % 3, random.integers(4, size=300))
+    given = types.SimpleNamespace(fit_predict=lambda _: clusters)
+    monkeypatch.setattr(_clustering, "GaussianMixture", lambda *_, **__: given)
+    result = evaluation.clustering((x, y), n_clusters=4)
+    joint = {(a, b): int(sum((y == a) & (clusters == b))) for a in range(3) for b in range(4)}
+    rows = [sum(joint[a, b] for b in range(4)) for a in range(3)]
+    columns = [sum(joint[a, b] for a in range(3)) for b in range(4)]
+    shared = sum(n / 300 * math.log(n * 300 / rows[a] / columns[b]) for (a, b), n in joint.items() if n)
+    entropies = [-sum(n / 300 * math.log(n / 300) for n in counts) for counts in (rows, columns)]
+    assert result.metrics["nmi"] == pytest.approx(100 * shared / (sum(entropies) / 2))
+    pairs, of_rows, of_columns = (sum(math.comb(n, 2) for n in ns) for ns in (joint.values(), rows, columns))
+    chance = of_rows * of_columns / math.comb(300, 2)
+    assert result.metrics["ari"] == pytest.approx(
+        100 * (pairs - chance) / ((of_rows + of_columns) / 2 - chance)
+    )
+    best = max(
+        sum(joint[a, p[a]] for a in range(3)) for p in itertools.permutations(range(4), 3)
+    )  # each class has a cluster of its own
+    assert result.score == pytest.approx(100 * best / 300)
+
+
 def test_clustering_finds_digits():
     pytest.importorskip("umap")
     data = load_digits()
@@ -194,6 +221,30 @@ def test_sgd_is_simsiams_recipe():
     assert result.seed == 1
     assert result.settings["learning_rate"] == 30
     assert result.settings["epochs"] == 20
+
+
+@pytest.mark.parametrize(("batch_size", "rate"), [(64, 30.0), (256, 0.5), (300, 3.0)])
+def test_sgd_is_a_plain_loop(batch_size, rate):
+    """Softmax regression by hand: lr x batch/256, momentum 0.9, cosine by epoch, N(0, 0.01²), no decay."""
+    x, y = blobs(300, spread=0.3)
+    x, epochs = nn.functional.normalize(x, dim=1), 7
+    head = fit_sgd(x, torch.tensor(y), 3, learning_rate=rate, epochs=epochs, batch_size=batch_size, seed=5)
+    generator = torch.Generator().manual_seed(5)
+    weight = 0.01 * torch.randn(5, 3, generator=generator).double().numpy()
+    bias, speeds = np.zeros(3), [0.0, 0.0]
+    for epoch in range(epochs):
+        step = rate * batch_size / 256 * (1 + math.cos(math.pi * epoch / epochs)) / 2
+        order = torch.randperm(300, generator=generator).numpy()
+        for begin in range(0, 300, batch_size):
+            rows = order[begin : begin + batch_size]
+            some = x.double().numpy()[rows]
+            likely = np.exp(some @ weight + bias)
+            error = (likely / likely.sum(1, keepdims=True) - np.eye(3)[y[rows]]) / len(rows)
+            speeds = [0.9 * v + g for v, g in zip(speeds, (some.T @ error, error.sum(0)), strict=True)]
+            weight, bias = weight - step * speeds[0], bias - step * speeds[1]
+    np.testing.assert_allclose(head.weight.numpy(), weight, rtol=0, atol=1e-4 * np.abs(weight).max())
+    np.testing.assert_allclose(head.bias.numpy(), bias, rtol=0, atol=1e-4 * np.abs(weight).max())
+    assert torch.equal(head.logits(x), torch.addmm(head.bias, x, head.weight))  # features as they are
 
 
 @settings(max_examples=25)
@@ -436,6 +487,15 @@ def test_a_result_is_one_line_of_json():
 def test_bad_input_is_one_clear_error(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call(*blobs())
+
+
+def test_the_python_of_the_page_runs():
+    page = (Path(__file__).parent.parent / "docs" / "evaluation.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)  # noqa: S102  (our own page)
+    assert names["result"].score > 60
+    assert names["denoised"].score > names["noisy"].score
 
 
 def test_too_few_iterations_are_warned_of():
