@@ -1,12 +1,17 @@
 """`dcs reproduce`: the paper's experiments."""
 
+import contextlib
 import json
 import signal
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from dcs.experiments import Trial
 
 
 class Name(StrEnum):
@@ -96,7 +101,6 @@ def reproduce(
     What is finished is not run again: stop with Ctrl-C, and go on with the same command.
     """
     from dcs import experiments
-    from dcs.training import Stopped
 
     wanted = experiments.plan(
         str(experiment),
@@ -122,35 +126,21 @@ def reproduce(
     there = {experiments.key_of(line) for line in experiments.read_results(out)}
     left = sum(trial not in there for trial in wanted[share[0] - 1 :: share[1]])
     typer.echo(f"{len(wanted)} trials, {left} of them to run here", err=True)
-    count = 0
-
-    def finished(line: dict[str, Any]) -> None:
-        nonlocal count
-        count += 1
-        noise = f" with noise {line['noise']:g}" if line["noise"] else ""
-        fold = f" fold {line['fold']}" if line["fold"] else ""
-        weight = f" λ = {line['weight']:g} {line['how']}" if line["weight"] else ""
-        method = f"{line['method']}{weight} ({line['variant']})"
-        what = f"{line['dataset']}{noise}{fold}, {method}, {line['protocol']}"
-        scored = f"trial {line['trial']}: {line['score']:.2f} % in {line['seconds']:.0f} s"
-        typer.echo(f"{count} of {left}: {what}, {scored}", err=True)
-        if as_json:
-            typer.echo(json.dumps(line))
-
-    try:
-        experiments.carry_out(
-            wanted,
-            out,
-            root=None if root is None else str(root),
-            jobs=jobs,
-            backend=str(backend),
-            shard=share,
-            finished=finished,
-        )
-    except (Stopped, KeyboardInterrupt) as stopped:
-        typer.echo(f"dcs: stopped after {count} of {left} trials: the same command goes on", err=True)
-        number = stopped.signal_number if isinstance(stopped, Stopped) else signal.SIGINT
-        raise typer.Exit(128 + number) from None
+    failure = None
+    with _stoppable(Progress(left, as_json)) as progress:
+        try:
+            experiments.carry_out(
+                wanted,
+                out,
+                root=None if root is None else str(root),
+                jobs=jobs,
+                backend=str(backend),
+                shard=share,
+                finished=progress.finished,
+                failed=progress.failed,
+            )
+        except experiments.TrialsFailed as failed:
+            failure = failed  # the others have their table first
     found = experiments.tables(experiments.read_results(out))
     written = experiments.write_tables(found, out)
     if figures:
@@ -159,6 +149,69 @@ def reproduce(
         for table in found:
             typer.echo(experiments.as_markdown(table))
         typer.echo("written: " + ", ".join(str(path) for path in written))
+    if failure is not None:
+        raise failure
+
+
+class Progress:
+    """Tells of each trial on stderr, and of its result on stdout if a program reads that.
+
+    Args:
+        left: How many trials there are to run.
+        as_json: Whether a program reads.
+    """
+
+    def __init__(self, left: int, as_json: bool) -> None:
+        self.left, self.as_json = left, as_json
+        self.done = 0
+        self.reasons: list[str] = []  # of failures, as far as they were told
+
+    def finished(self, line: dict[str, Any]) -> None:
+        """Tell of a result."""
+        from dcs.experiments import key_of
+
+        self._tell(key_of(line), f"{line['score']:.2f} % in {line['seconds']:.0f} s")
+        if self.as_json:
+            typer.echo(json.dumps(line))
+
+    def failed(self, trial: "Trial", reason: str) -> None:
+        """Tell of a failure, the same reason once."""
+        self._tell(trial, "failed as before" if reason in self.reasons else f"failed: {reason}")
+        self.reasons.append(reason)
+
+    def _tell(self, trial: "Trial", what: str) -> None:
+        self.done += 1
+        noise = f" with noise {trial.noise:g}" if trial.noise else ""
+        fold = f" fold {trial.fold}" if trial.fold else ""
+        weight = f" λ = {trial.weight:g} {trial.how}" if trial.weight else ""
+        method = f"{trial.method}{weight} ({trial.variant})"
+        where = f"{trial.dataset}{noise}{fold}, {method}, {trial.protocol}, trial {trial.trial}"
+        typer.echo(f"{self.done} of {self.left}: {where}: {what}", err=True)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends everything as Ctrl-C does."""
+
+
+@contextlib.contextmanager
+def _stoppable(progress: Progress) -> Iterator[Progress]:
+    """Let Ctrl-C and SIGTERM stop trials, and processes that have some, and say how to go on."""
+    from dcs.training import Stopped
+
+    def terminate(*_: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield progress
+    except (Stopped, KeyboardInterrupt) as stopped:
+        told = f"stopped after {progress.done} of {progress.left} trials: the same command goes on"
+        typer.echo(f"dcs: {told}", err=True)
+        number: int = signal.SIGTERM if isinstance(stopped, _Terminated) else signal.SIGINT
+        number = stopped.signal_number if isinstance(stopped, Stopped) else number
+        raise typer.Exit(128 + number) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _words(text: str | None) -> list[str] | None:

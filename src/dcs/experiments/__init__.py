@@ -3,7 +3,7 @@
 from dcs.experiments._figures import draw_figures
 from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
 from dcs.experiments._published import published
-from dcs.experiments._runner import carry_out, key_of, parse_shard, read_results
+from dcs.experiments._runner import TrialsFailed, carry_out, key_of, parse_shard, read_results
 from dcs.experiments._table import Table, as_csv, as_latex, as_markdown, tables, write_tables
 from dcs.experiments._trial import Trial
 
@@ -14,6 +14,7 @@ __all__ = [
     "VARIANTS",
     "Table",
     "Trial",
+    "TrialsFailed",
     "as_csv",
     "as_latex",
     "as_markdown",

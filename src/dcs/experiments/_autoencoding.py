@@ -48,7 +48,7 @@ def train(
     """The encoder of a trial, trained or read from where an earlier call left it, its settings and times."""
     x = split.x
     assert isinstance(x, Tensor)  # noqa: S101
-    shape, classes = tuple(x.shape[1:]), int(split.y.max()) + 1 if split.y is not None else 10
+    shape, classes = tuple(x.shape[1:]), data.CATALOGUE[trial.dataset].classes
     if trial.method == "pca":
         fitted = PCA(classes, random_state=trial.seed).fit(x.flatten(1).numpy())
         return lambda x: fitted.transform(x.flatten(1).numpy()), {"n_components": classes}, {}

@@ -5,10 +5,13 @@ import itertools
 import json
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
@@ -17,8 +20,8 @@ from joblib import Parallel, delayed, parallel_config
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.experiments import _audio, _autoencoding, _siamese
-from dcs.experiments._trial import Outcome, Trial
-from dcs.training import RunError
+from dcs.experiments._trial import WAIT_SECONDS, Outcome, Trial
+from dcs.training import RunError, Stopped
 
 Line = dict[str, Any]
 BACKENDS = ("loky", "ray")
@@ -29,6 +32,31 @@ _KINDS: dict[str, Callable[[Trial, Path, str | None, int | None], Outcome]] = {
     "expt2": _siamese.run,
     "expt3": _audio.run,
 }
+_WATCH = "dcs-watch-parent"
+
+
+class Failed(NamedTuple):
+    """A trial that has no result, and why."""
+
+    trial: Trial
+    reason: str
+
+
+class TrialsFailed(RunError):  # noqa: N818  (named for what happened, as `Stopped` is)
+    """Some trials failed; all others were carried out.
+
+    Args:
+        failures: The reason of each.
+    """
+
+    def __init__(self, failures: Mapping[Trial, str]) -> None:
+        self.failures = dict(failures)
+        alike: dict[str, list[str]] = {}
+        for trial, reason in failures.items():
+            alike.setdefault(reason, []).append(trial.name)
+        lines = [f"  {reason}: {', '.join(names)}" for reason, names in alike.items()]
+        told = [f"{len(failures)} of the trials failed; the same command tries them again:", *lines]
+        super().__init__("\n".join(told))
 
 
 def carry_out(
@@ -40,8 +68,12 @@ def carry_out(
     backend: str = "loky",
     shard: tuple[int, int] = (1, 1),
     finished: Callable[[Line], None] = lambda _: None,
+    failed: Callable[[Trial, str], None] = lambda *_: None,
 ) -> None:
     """Carry out those of the trials that no result is there of yet.
+
+    One that fails does not keep the others from being carried out: at the end, `TrialsFailed` tells of all
+    that did.
 
     Args:
         trials: As `plan` lists them.
@@ -52,6 +84,7 @@ def carry_out(
         shard: (i, n): do the i-th of n equal shares. Each writes a results file of its own; in one directory,
             all of them count.
         finished: Is told of each result.
+        failed: Is told of each trial that failed, and why.
     """
     check_integer("jobs", jobs, at_least=1)
     check_choice("backend", backend, BACKENDS)
@@ -66,12 +99,21 @@ def carry_out(
         done = {key_of(line) for line in read_results(out)}
         waiting = [trial for trial in trials[number - 1 :: count] if trial not in done]
         _mend(path)
-        with path.open("a", encoding="utf-8") as file:
-            for line in _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend):
-                file.write(json.dumps(line) + "\n")
+        failures = {}
+        answers = _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend)
+        # Closing ends processes that are still at work when this one is told to stop.
+        with path.open("a", encoding="utf-8") as file, contextlib.closing(answers):
+            for answer in answers:
+                if isinstance(answer, Failed):
+                    failures[answer.trial] = answer.reason
+                    failed(*answer)
+                    continue
+                file.write(json.dumps(answer) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-                finished(line)
+                finished(answer)
+    if failures:
+        raise TrialsFailed(failures)
 
 
 def run(trial: Trial, out: Path, root: str | None = None, threads: int | None = None) -> Line:
@@ -121,17 +163,60 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Iterable[Line]:
+Answers = Generator[Line | Failed, None, None]
+
+
+def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Answers:
     if backend == "loky" and jobs == 1:
-        return (run(trial, out, root) for trial in trials)
+        return (_attempt(trial, out, root) for trial in trials)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    calls = (delayed(run)(trial, out, root, threads) for trial in trials)
+    parent = os.getpid() if backend == "loky" else None  # Ray ends its own processes
+    calls = (delayed(_attempt)(trial, out, root, threads, parent) for trial in trials)
     return _side_by_side(calls, jobs, backend)
 
 
-def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Iterator[Line]:
+def _attempt(
+    trial: Trial, out: Path, root: str | None, threads: int | None = None, parent: int | None = None
+) -> Line | Failed:
+    """Carry out a trial; why, if that fails, for the others are to go on."""
+    if parent is not None:
+        _end_with(parent)
+    try:
+        return run(trial, out, root, threads)
+    except Stopped:
+        raise
+    except (ValueError, OSError, ImportError) as error:  # what a user can mend
+        return Failed(trial, str(error) or type(error).__name__)
+    except Exception:  # noqa: BLE001  (whatever it is, it is told)
+        return Failed(trial, traceback.format_exc())
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it is gone, for nobody would hear of its results.
+
+    What it was at goes on from its last checkpoint. On Windows nothing is noticed, and the trial is finished.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    if all(thread.name != _WATCH for thread in threading.enumerate()):
+        threading.Thread(target=watch, name=_WATCH, daemon=True).start()
+
+
+def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Answers:
     if backend == "loky":
-        yield from Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)(calls)
+        side_by_side = Parallel(jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
+        try:
+            with contextlib.closing(side_by_side(calls)) as answers:
+                yield from answers
+        except BrokenProcessPool:
+            raise RunError(
+                "a process was ended from outside, often for want of memory: the same command goes on, with "
+                "fewer jobs if need be"
+            ) from None
         return
     require("ray", "ray", "backend ray")
     from ray.util.joblib import register_ray
@@ -146,7 +231,7 @@ def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Iterator[Lin
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = FileLock(path.with_name(f".{path.name}.lock"), blocking=False)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=WAIT_SECONDS)
     try:
         lock.acquire()
     except Timeout:

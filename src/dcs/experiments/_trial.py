@@ -1,17 +1,20 @@
 """What one trial is: one method and seed, and what all kinds of trials share."""
 
+import contextlib
 import json
 import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
 from dcs._saved import restore
-from dcs.training.run import METRICS, MODEL, OBJECTIVE
+from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE
 
+WAIT_SECONDS = 10.0  # for a process that was told to end, and is about to
 BOTH = "both"  # the variant of a method that is the same in both
 
 
@@ -113,6 +116,7 @@ def train_once(
     }
     if trial.fold:
         described["data"]["fold"] = trial.fold
+    _wait_for(out / trial.name)
     with training.Run(out / trial.name, described, resume=True) as kept:
         if kept.finished:
             restore(network, kept.folder / MODEL, {})
@@ -123,6 +127,16 @@ def train_once(
             kept.finish_training(network, objective, own=trial.method == config.objective)
         took = _step_seconds(kept.folder / METRICS, config.batch_size)
     return {**described["training"], "made_of": repr(objective)}, took
+
+
+def _wait_for(folder: Path) -> None:
+    """Let a process that is just ending leave the directory of a training."""
+    if (folder / LOCK).exists():
+        with contextlib.suppress(Timeout), FileLock(folder / LOCK, timeout=WAIT_SECONDS):
+            return
+        raise training.RunError(
+            f"{folder} is in use by another process, which has this trial: it was left out here"
+        )
 
 
 def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
