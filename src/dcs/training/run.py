@@ -30,8 +30,9 @@ from dcs.training.config import differences, read_config
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
 OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as SURE's sigma
 LOCK = ".lock"
-# Settings that may differ when a run is resumed: they do not change its result.
-_FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs"}
+# Settings that may differ when a run is resumed: they do not change its result, but for threads, which change
+# its last digits: of those a warning tells.
+_FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs", "threads"}
 
 
 class Stopped(Exception):  # noqa: N818  (it is not an error)
