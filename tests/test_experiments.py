@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from scipy.stats import ttest_ind
+from scipy.stats import t, ttest_ind
 
 from dcs import experiments
 from dcs.experiments import _autoencoding, _runner, _trial
@@ -319,20 +319,77 @@ def test_the_table_marks_the_best_two_and_says_how_sure_that_is():
     text = experiments.as_markdown(table)
     assert "| | mnist, σ = 0.5 | paper |" in text.replace("|  |", "| |")
     assert "| dcs (default) | **85.67 ± 0.76** | 89.13 ± 0.48 |" in text
-    assert "| n2v (default) | __83.50 ± 0.50__ | 85.22 ± 0.48 |" in text
+    assert "| n2v (default) | <u>83.50 ± 0.50</u> | 85.22 ± 0.48 |" in text
     assert "| dcs (paper) | 70.00 | 89.13 ± 0.48 |" in text
     assert "| oracle | 99.00 ± 0.00 |  |" in text
     p = ttest_ind([85.0, 85.5, 86.5], [83.0, 83.5, 84.0], equal_var=False).pvalue
-    ahead = f"dcs (default) is 2.17 ahead of n2v (default) (Welch test: p = {p:.2g})"
+    ahead = (
+        f"dcs (default) is 2.17 ahead of n2v (default) (Welch test of two picked after looking: p = {p:.2g})"
+    )
     assert f"12,800 samples, 80 epochs, trials: 1 to 3; {ahead}" in text
     latex = experiments.as_latex(table)
     assert r"\textbf{85.67 $\pm$ 0.76}" in latex
     assert r"\underline{83.50 $\pm$ 0.50}" in latex
     assert latex.count(r"\\") == 1 + 6 + 4
+    assert f"$\\sigma$ = 0.5: 12,800 samples, 80 epochs, trials: 1 to 3; {ahead}" in latex
     rows = list(csv.DictReader(io.StringIO(experiments.as_csv([table]))))
     (best,) = [row for row in rows if row["rank"] == "1"]
     assert (best["method"], best["trials"], best["published_mean"]) == ("dcs", "3", "89.13")
     assert float(best["mean"]) == pytest.approx(85.6667, abs=1e-3)
+    assert [(row["rank"], float(row["welch_p"])) for row in rows if row["welch_p"]] == [
+        ("2", pytest.approx(p))
+    ]
+
+
+def marked(text):
+    """Which rows have the mark of the best, and of the second best."""
+    found = re.findall(r"^\| (\S+).*? \| (\*\*|<u>)", text, re.MULTILINE)
+    return [{row for row, mark in found if mark == kind} for kind in ("**", "<u>")]
+
+
+def test_what_is_printed_alike_is_marked_alike():
+    lines = results(
+        mse=[80.0, 82.0], cosine=[81.001, 81.001], n2v_default=[70.0], sure=[70.0], dcs_default=[60.0]
+    )
+    (table,) = experiments.tables(lines)
+    text = experiments.as_markdown(table)
+    assert marked(text) == [{"mse", "cosine"}, {"n2v", "sure"}]
+    assert "trials: 1 to 2; mse and cosine are level\n" in text
+    assert "nan" not in text
+    three = experiments.as_markdown(*experiments.tables(results(mse=[9.0], cosine=[9.0], sure=[9.0])))
+    assert marked(three) == [{"mse", "cosine", "sure"}, set()]
+    assert "; mse, cosine and sure are level" in three
+
+
+def test_scores_without_a_spread_are_not_tested():
+    """Where one has a spread, Welch's test is that of its formula: t of n - 1 degrees of freedom."""
+    text = experiments.as_markdown(*experiments.tables(results(mse=[80.0, 80.0], cosine=[81.0, 81.0])))
+    assert "cosine is 1.00 ahead of mse (no spread to test with)" in text
+    text = experiments.as_markdown(
+        *experiments.tables(results(mse=[80.0, 80.0, 80.0], sure=[81.0, 83.0, 82.0]))
+    )
+    p = 2 * t.sf(2 / math.sqrt(1 / 3), 2)
+    assert f"sure is 2.00 ahead of mse (Welch test of two picked after looking: p = {p:.2g})" in text
+    one = experiments.as_markdown(*experiments.tables(results(mse=[80.0], cosine=[81.0])))
+    assert "cosine is 1.00 ahead of mse\n" in one
+
+
+def test_columns_that_would_be_headed_alike_say_in_what_they_differ():
+    lines = results(cosine=[80.0], pca=[76.0])
+    lines += [{**line, "epochs": 40} for line in results(cosine=[70.0])]
+    lines += [{**line, "precision": "bf16"} for line in results(cosine=[79.0])]
+    lines += [{**line, "noise": 0.3} for line in results(cosine=[90.0])]
+    (table,) = experiments.tables(lines)
+    heads = [
+        "mnist, σ = 0.3",
+        "mnist, σ = 0.5, 40 epochs, full precision",
+        "mnist, σ = 0.5, 80 epochs, bf16",
+        "mnist, σ = 0.5, 80 epochs, full precision",
+    ]
+    text, latex = experiments.as_markdown(table), experiments.as_latex(table)
+    for head in heads:
+        assert text.count(f"| {head} | paper |") == text.count(f"\n- {head}: 12,800 samples") == 1
+        assert latex.count(head.replace("σ", r"$\sigma$")) == 2
 
 
 def test_trials_that_differ_in_amount_are_not_averaged():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import ttest_ind
+from scipy.stats import ttest_ind_from_stats
 
 from dcs.experiments._plan import EXPERIMENTS, HOWS, PROTOCOLS, VARIANTS
 from dcs.experiments._published import ESC50_BASELINES, HOURS, Score, published
@@ -45,7 +45,7 @@ class Cell:
     variant: str
     scores: tuple[float, ...]
     published: Score | None
-    rank: int | None = None  # 1 and 2 for the best two of those that are compared
+    rank: int | None = None  # 1 and 2 for the best two means of those that are compared; equal ones alike
     how: str = HOWS[0]
     weight: float | None = None  # λ, where it is what is compared
     step_seconds: float | None = None
@@ -89,6 +89,15 @@ class Table:
     def title(self) -> str:
         """What is in it."""
         return _SWEEP if self.sweep else TITLES[self.protocol]
+
+    @property
+    def headings(self) -> dict[Column, str]:
+        """Of the columns; those that would be alike say in what they differ."""
+        names = {column: _heading(column) for column in self.columns}
+        return {
+            column: ", ".join([name, *_amount(column, [c for c in names if names[c] == name])])
+            for column, name in names.items()
+        }
 
 
 def tables(lines: Iterable[Line]) -> list[Table]:
@@ -200,9 +209,16 @@ def _cell(column: Column, row: _Row, lines: list[Line]) -> Cell:
 
 def _ranked(cells: Sequence[Cell], experiment: str) -> list[Cell]:
     unranked = EXPERIMENTS[experiment].orientation
-    compared = sorted((c for c in cells if c.method not in unranked), key=lambda c: -c.mean)
-    ranks = {cell.row: rank for rank, cell in enumerate(compared[:2], 1)}
-    return [replace(cell, rank=ranks.get(cell.row)) for cell in cells]
+    means = {_printed(cell) for cell in cells if cell.method not in unranked}
+    ranks = dict(zip(sorted(means, reverse=True), (1, 2), strict=False))
+    return [
+        replace(cell, rank=None if cell.method in unranked else ranks.get(_printed(cell))) for cell in cells
+    ]
+
+
+def _printed(cell: Cell) -> float:
+    """The mean as it is printed: what looks equal is equal."""
+    return round(cell.mean, 2)
 
 
 def _place(cell: Cell, experiment: str) -> tuple[float, ...]:
@@ -214,15 +230,17 @@ def _place(cell: Cell, experiment: str) -> tuple[float, ...]:
 
 def as_markdown(table: Table) -> str:
     """A table with the published value in a column of its own beside each."""
-    header = ["", *(name for column in table.columns for name in (_heading(column), "paper"))]
+    header = ["", *(name for heading in table.headings.values() for name in (heading, "paper"))]
     lines = [f"### {table.title}, %", "", _row(header), _row(["---"] * len(header))]
     for row in table.rows:
         texts = [row]
         for cells in table.columns.values():
             cell = cells.get(row)
-            texts += ["", ""] if cell is None else [_marked(cell, "**", "__"), _score(cell.published)]
+            texts += (
+                ["", ""] if cell is None else [_marked(cell, "**{}**", "<u>{}</u>"), _score(cell.published)]
+            )
         lines.append(_row(texts))
-    lines += ["", *(f"- {_heading(column)}: {text}" for column, text in _remarks(table).items())]
+    lines += ["", *(f"- {table.headings[column]}: {text}" for column, text in _remarks(table).items())]
     if table.experiment == "expt3" and any(column.dataset == "esc50" for column in table.columns):
         listed = ", ".join(f"{name} {score}" for name, score in ESC50_BASELINES.items())
         lines += [f"- ESC-50's own page lists, as means over its five folds: {listed}"]
@@ -230,25 +248,32 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A tabular for a paper; it needs booktabs."""
+    """A tabular for a paper, and notes to stand below it; it needs booktabs."""
     lines = [
         f"% {table.title}, accuracy (%): ours, and the published value below it",
         rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
         r"\toprule",
-        " & ".join(["", *(_heading(column, latex=True) for column in table.columns)]) + r" \\",
+        " & ".join(["", *map(_latex, table.headings.values())]) + r" \\",
         r"\midrule",
     ]
     for row in table.rows:
-        own, theirs = [row.replace("λ", r"$\lambda$")], [""]
+        own, theirs = [_latex(row)], [""]
         for cells in table.columns.values():
             cell = cells.get(row)
-            text = "" if cell is None else _marked(cell, r"\textbf{", r"\underline{", "}")
-            own.append(text.replace("±", r"$\pm$"))
+            own.append("" if cell is None else _latex(_marked(cell, r"\textbf{{{}}}", r"\underline{{{}}}")))
             theirs.append("" if cell is None or cell.published is None else f"({_score(cell.published)})")
         lines.append(" & ".join(own) + r" \\")
         if any(theirs):
-            lines.append(" & ".join(theirs).replace("±", r"$\pm$") + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+            lines.append(_latex(" & ".join(theirs)) + r" \\")
+    notes = [f"{table.headings[column]}: {text}." for column, text in _remarks(table).items()]
+    notes = [rf"\par{{\footnotesize {_latex(note)}\par}}" for note in notes]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
+
+
+def _latex(text: str) -> str:
+    for sign, command in (("λ", r"$\lambda$"), ("σ", r"$\sigma$"), ("±", r"$\pm$")):
+        text = text.replace(sign, command)
+    return text
 
 
 def as_csv(found: Iterable[Table]) -> str:
@@ -266,6 +291,7 @@ def as_csv(found: Iterable[Table]) -> str:
         "deviation",
         "trials",
         "rank",
+        "welch_p",
         "published_mean",
         "published_deviation",
         "step_seconds",
@@ -285,6 +311,7 @@ def as_csv(found: Iterable[Table]) -> str:
                     cell.deviation,
                     len(cell.scores),
                     cell.rank,
+                    _against_best(cell, cells.values()),
                     *(cell.published or [None] * 2),
                     cell.step_seconds,
                 ]
@@ -335,16 +362,41 @@ def _remarks(table: Table) -> dict[Column, str]:
             text += f", in {column.precision}"
         if column.scale != "paper":
             text += f", the smaller network of the preset {column.scale}"
-        best, second = (next((c for c in cells.values() if c.rank == rank), None) for rank in (1, 2))
-        if best is not None and second is not None:
-            ahead = f"{best.mean - second.mean:.2f}"
-            text += f"; {best.row} is "
-            text += f"level with {second.row}" if ahead == "0.00" else f"{ahead} ahead of {second.row}"
-            if min(len(best.scores), len(second.scores)) > 1:
-                p = float(ttest_ind(best.scores, second.scores, equal_var=False).pvalue)
-                text += f" (Welch test: p = {p:.2g})"
-        remarks[column] = text + _times(table, column)
+        remarks[column] = text + _ahead(cells.values()) + _times(table, column)
     return remarks
+
+
+def _ahead(cells: Iterable[Cell]) -> str:
+    """Whether the best is better than the runner-up."""
+    best, second = ([cell for cell in cells if cell.rank == rank] for rank in (1, 2))
+    if len(best) > 1:
+        return f"; {_and(cell.row for cell in best)} are level"
+    if not best or not second:
+        return ""
+    text = f"; {best[0].row} is {_printed(best[0]) - _printed(second[0]):.2f} ahead of "
+    text += _and(cell.row for cell in second)
+    found = [_against_best(cell, best) for cell in second]
+    if None not in found:
+        return f"{text} (Welch test of two picked after looking: p = {_and(f'{p:.2g}' for p in found)})"
+    several = all(len(cell.scores) > 1 for cell in (*best, *second))
+    return f"{text} (no spread to test with)" if several else text
+
+
+def _against_best(cell: Cell, cells: Iterable[Cell]) -> float | None:
+    """The p of Welch's test of a runner-up against the one best, if they have a spread."""
+    best = [other for other in cells if other.rank == 1]
+    if cell.rank != 2 or len(best) != 1:
+        return None
+    (first,) = best
+    if first.deviation is None or cell.deviation is None or not first.deviation + cell.deviation:
+        return None
+    described = [n for c in (first, cell) for n in (c.mean, c.deviation, len(c.scores))]
+    return float(ttest_ind_from_stats(*described, equal_var=False).pvalue)
+
+
+def _and(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _times(table: Table, column: Column) -> str:
@@ -360,21 +412,26 @@ def _times(table: Table, column: Column) -> str:
     return text + (f" (the paper: {HOURS[column.dataset]})" if column.dataset in HOURS else "")
 
 
-def _heading(column: Column, *, latex: bool = False) -> str:
+def _heading(column: Column) -> str:
     if column.fold:
         return f"{column.dataset}, {'all five folds' if column.fold == _ALL else f'fold {column.fold}'}"
-    if not column.noise:
-        return column.dataset
-    sigma = r"$\sigma$" if latex else "σ"
-    return f"{column.dataset}, {sigma} = {column.noise:g}"
+    return f"{column.dataset}, σ = {column.noise:g}" if column.noise else column.dataset
 
 
-def _marked(cell: Cell, best: str, second: str, end: str | None = None) -> str:
+def _amount(column: Column, others: Sequence[Column]) -> list[str]:
+    """How much was run, as far as others differ in it."""
+    words = {
+        "train_size": f"{column.train_size:,} samples",
+        "epochs": f"{column.epochs} epochs",
+        "precision": "full precision" if column.precision == "no" else column.precision,
+        "scale": f"network of {column.scale}",
+    }
+    return [text for name, text in words.items() if len({getattr(other, name) for other in others}) > 1]
+
+
+def _marked(cell: Cell, best: str, second: str) -> str:
     text = _score((cell.mean, cell.deviation))
-    if cell.rank is None:
-        return text
-    mark = best if cell.rank == 1 else second
-    return f"{mark}{text}{mark if end is None else end}"
+    return text if cell.rank is None else (best if cell.rank == 1 else second).format(text)
 
 
 def _score(score: tuple[float, float | None] | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dcs import experiments
-from dcs.experiments._table import TITLES, _heading, _remarks, _score, experiment_title
+from dcs.experiments._table import TITLES, _remarks, _score, experiment_title
 from dcs.report._html import Markup, join, table, tag
 from dcs.report._runs import Line, Run
 from dcs.report._words import MEASURES, PROTOCOLS, ROWS
@@ -63,7 +63,7 @@ def _experiment(lines: list[Line]) -> Markup:
     for found in experiments.tables(lines):
         heads = ["method"]
         for column in found.columns:
-            heads += [_heading(column), "paper"]
+            heads += [found.headings[column], "paper"]
         unranked = experiments.EXPERIMENTS[found.experiment].orientation
         marks = {column: _marks(cells, unranked) for column, cells in found.columns.items()}
         rows: list[list[object]] = []
@@ -79,7 +79,7 @@ def _experiment(lines: list[Line]) -> Markup:
                 cells += [tag(mark, own) if mark else own, _score(cell.published) or "–"]
             rows.append(cells)
         caption = f"{experiment_title([found])}. {TITLES[found.protocol]}: accuracy, %"
-        remarks = [tag("li", f"{_heading(column)}: {text}") for column, text in _remarks(found).items()]
+        remarks = [tag("li", f"{found.headings[column]}: {text}") for column, text in _remarks(found).items()]
         meaning = PROTOCOLS[found.protocol]
         parts.append(
             join(
