@@ -167,8 +167,8 @@ def test_smoke_has_every_row_and_the_sweep(smoke):
     assert table.rows == [*rows, "untrained", "supervised"]
     assert swept.rows == ["simsiam-dcs (default, λ = 0.01)", "simsiam-dcs (default, λ = 0.05)"]
     # The trial with the paper's λ is in both, and was run once.
-    assert len(sweep.stdout.splitlines()) == 1
-    assert json.loads(sweep.stdout)["weight"] == 0.05
+    assert ", 1 of them to run here" in sweep.stderr
+    assert [json.loads(line)["weight"] for line in sweep.stdout.splitlines()] == [0.01, 0.05]
     (column,) = table.columns.values()
     (of_sweep,) = swept.columns.values()
     assert column["simsiam-dcs (default)"].scores == of_sweep[swept.rows[0]].scores
@@ -182,6 +182,15 @@ def test_smoke_has_every_row_and_the_sweep(smoke):
         assert 0 <= line["metrics"]["knn"] <= 100
         assert ("step_seconds" in line["metrics"]) == (line["method"] != "untrained")
         assert line["settings"]["evaluation"]["head"] == "lbfgs"
+
+
+def test_a_report_says_that_samples_were_made(smoke):
+    out, _ = smoke
+    result = dcs("report", out)
+    assert result.returncode == 0, result.stderr
+    page = (out / "report.html").read_text()
+    assert "made its samples, of shape (3, 16, 16), from digits itself: they cannot be shown here." in page
+    assert "could not be read" not in page
 
 
 def test_the_paper_s_preset_has_simsiam_s_classifier(tmp_path):

@@ -18,6 +18,10 @@ from dcs.training import RunError
 from dcs.training.run import fingerprint
 
 
+class RemadeError(ValueError):
+    """An experiment trained on what it made of a data set."""
+
+
 class Shown(NamedTuple):
     """The samples that a page shows."""
 
@@ -88,6 +92,11 @@ def _load(run: Run, shape: tuple[int, ...], data: str | os.PathLike[str] | None,
         loaded = load_data(source, own, noise, known.get("seed") or 0, known.get("label"), reading)
     except typer.BadParameter as error:
         raise RunError(f"{run.folder} says of its data what cannot be: {error.message}") from error
+    if loaded.shape != shape and data is None and "method" in run.config:
+        raise RemadeError(
+            f"The experiment made its samples, of shape {shape}, from {source} itself: they cannot be shown "
+            f"here."
+        )
     if loaded.shape != shape:
         raise ValueError(
             f"{source} has samples of shape {loaded.shape}, but {run.folder} was trained on {shape}: name "

@@ -15,7 +15,7 @@ from dcs.report._page import GENERATOR, page_of
 from dcs.report._pictures import Pixels
 from dcs.report._runs import Run, read_runs
 from dcs.report._samples import Looked, Wanted, look, share_sheets
-from dcs.report._source import find
+from dcs.report._source import RemadeError, find
 from dcs.report._views import views_of
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
@@ -141,6 +141,8 @@ def _look(run: Run, encoder: dcs.DenoisingEncoder, wanted: Wanted) -> tuple[Look
             points=wanted.points,
             seed=wanted.seed,
         )
+    except RemadeError as error:
+        return None, str(error)
     except (ValueError, OSError, ImportError) as error:
         if wanted.data is not None or wanted.labels is not None or wanted.part is not None:
             raise  # who names the data wants to see it
