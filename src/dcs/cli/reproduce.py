@@ -94,7 +94,12 @@ def reproduce(
         bool, typer.Option("--figures", help="Draw the paper's figures 2 and 3 from what is there; of expt0.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one line a trial.")] = False,
+    only_table: Annotated[
+        bool, typer.Option("--only-table", help="Run nothing: print the table of what is there.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For programs: one line a trial, of all that are asked for.")
+    ] = False,
 ) -> None:
     """Run an experiment of the paper, and print its table beside the published one.
 
@@ -119,18 +124,27 @@ def reproduce(
         precision=str(precision),
     )
     share = experiments.parse_shard(shard)
+    mine = wanted[share[0] - 1 :: share[1]]
     if dry_run:
-        for trial in wanted[share[0] - 1 :: share[1]]:
+        for trial in mine:
             typer.echo(json.dumps(trial._asdict()))
         return
-    there = {experiments.key_of(line) for line in experiments.read_results(out)}
-    left = sum(trial not in there for trial in wanted[share[0] - 1 :: share[1]])
+    there = {experiments.key_of(line): line for line in experiments.read_results(out)}
+    if only_table:
+        _check_there(out, there)
+        mine = [trial for trial in mine if trial in there]
+    if figures:
+        experiments.check_figures([*mine, *there])
+    left = sum(trial not in there for trial in mine)
     typer.echo(f"{len(wanted)} trials, {left} of them to run here", err=True)
+    for trial in mine if as_json else ():
+        if trial in there:
+            typer.echo(json.dumps(there[trial]))
     failure = None
     with _stoppable(Progress(left, as_json)) as progress:
         try:
             experiments.carry_out(
-                wanted,
+                [] if only_table else wanted,
                 out,
                 root=None if root is None else str(root),
                 jobs=jobs,
@@ -143,14 +157,21 @@ def reproduce(
             failure = failed  # the others have their table first
     found = experiments.tables(experiments.read_results(out))
     written = experiments.write_tables(found, out)
-    if figures:
+    for table in () if as_json else found:
+        typer.echo(experiments.as_markdown(table))
+    if figures and failure is None:
         written += experiments.draw_figures(out, root=None if root is None else str(root))
     if not as_json:
-        for table in found:
-            typer.echo(experiments.as_markdown(table))
         typer.echo("written: " + ", ".join(str(path) for path in written))
     if failure is not None:
         raise failure
+
+
+def _check_there(out: Path, there: "dict[Trial, Any]") -> None:
+    if not there:
+        raise ValueError(
+            f"{out} has no results*.jsonl with results: put them there, or leave out --only-table"
+        )
 
 
 class Progress:

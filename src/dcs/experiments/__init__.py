@@ -1,6 +1,6 @@
 """The paper's experiments: trials that are planned, carried out, and put in a table beside the published."""
 
-from dcs.experiments._figures import draw_figures
+from dcs.experiments._figures import check_figures, draw_figures
 from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
 from dcs.experiments._published import published
 from dcs.experiments._runner import TrialsFailed, carry_out, key_of, parse_shard, read_results
@@ -19,6 +19,7 @@ __all__ = [
     "as_latex",
     "as_markdown",
     "carry_out",
+    "check_figures",
     "draw_figures",
     "key_of",
     "parse_shard",

@@ -10,9 +10,10 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from dcs import data, evaluation, models, objectives, training
-from dcs.experiments._trial import Outcome, Part, Trial, subset, train_once
+from dcs.experiments._trial import NOISE_SEED, Outcome, Part, Trial, subset, train_once
+from dcs.training.config import default_ndim
 
-MASKED = ("n2v", "dcs")  # what the variants differ in: the paper masks 10 %, our default is 30 %
+MASKED = ("n2v", "dcs", "oracle")  # what the variants differ in: how samples become views
 TRAINED = ("mse", "cosine", "n2v", "sure", "dcs")
 BATCH_SIZE = 256
 
@@ -71,24 +72,30 @@ def train(
     oracle = trial.method == "oracle"
     objective: objectives.Objective = training.make_objective(config, shape)
     if oracle:
-        objective = objectives.CosineOracle(objectives.ChosenViews())  # it sees what dcs sees
+        objective = objectives.CosineOracle(_views_of_dcs(trial, shape))
     pair = split.clean if oracle else None
     return network, *train_once(trial, network, objective, x, config, out, pair=pair)
 
 
 def _settings_of(trial: Trial) -> dict[str, Any]:
     """What a variant changes."""
-    if trial.method not in MASKED or trial.variant != "paper":
+    if trial.variant != "paper":
         return {}
     if trial.method == "dcs":
         return {"objective_options": {"variant": "paper"}}
-    return {"masking": {"rho": 0.1}}
+    return {"masking": {"rho": 0.1}} if trial.method == "n2v" else {}
+
+
+def _views_of_dcs(trial: Trial, shape: tuple[int, ...]) -> Any:
+    """The oracle sees what dcs sees in the same variant."""
+    dcs = objectives.DenoisingCosine(variant=trial.variant)
+    return dcs.default_masker(default_ndim(shape)) if trial.variant == "paper" else dcs.masker
 
 
 @lru_cache(maxsize=2)
 def _load(name: str, noise: float, root: str | None) -> data.Dataset:
     wanted = ("gaussian", noise) if noise else None
-    return data.load(name, root=root, noise=wanted, seed=0, resident=True)
+    return data.load(name, root=root, noise=wanted, seed=NOISE_SEED, resident=True)
 
 
 def _join(one: data.Split, other: data.Split) -> data.Split:

@@ -10,6 +10,7 @@ from torch import Tensor
 from dcs import evaluation, models
 from dcs._optional import require
 from dcs._saved import restore
+from dcs.data import CATALOGUE
 from dcs.experiments._autoencoding import load
 from dcs.experiments._runner import RUNS, key_of, read_results
 from dcs.experiments._trial import Trial
@@ -18,6 +19,17 @@ from dcs.training.run import MODEL
 
 NOISE = 0.3  # of the paper's figures
 IMAGES = 10
+
+
+def check_figures(trials: Iterable[Trial]) -> None:
+    """Refuse what the figures cannot be drawn of, before anything is run.
+
+    Args:
+        trials: Those that are finished, and those that will be.
+    """
+    _pair(trials)
+    require("matplotlib.figure", "figures", "drawing")
+    require("umap", "clustering", "figure 2")
 
 
 def draw_figures(out: Path, root: str | None = None) -> list[Path]:
@@ -31,7 +43,8 @@ def draw_figures(out: Path, root: str | None = None) -> list[Path]:
     cosine, dcs = _pair(map(key_of, read_results(out)))
     part = load(cosine, root)
     networks = {trial.method: _network(trial, part.train.x, out) for trial in (cosine, dcs)}
-    title = f"{cosine.dataset}, σ = {cosine.noise:g}"
+    title = f"{dcs.dataset}, σ = {dcs.noise:g}, dcs ({dcs.variant}), "
+    title += f"{dcs.epochs} epochs, {dcs.train_size:,} samples"
     written = _write(_maps(figure, networks, part.train, title), out / "figure2")
     return written + _write(_images(figure, networks, part.test, title), out / "figure3")
 
@@ -72,14 +85,15 @@ def _images(figure: Any, networks: dict[str, Any], split: Any, title: str) -> An
 
 def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
     """The first trial of cosine and of dCS, with the paper's noise if it is there."""
-    there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear"]
+    grey = [name for name, entry in CATALOGUE.items() if len(entry.shape) == 2 and entry.shape[0] > 2]
+    there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear" and t.dataset in grey]
     for cosine in sorted((t for t in there if t.method == "cosine"), key=lambda t: (t.noise != NOISE, t)):
         alike = [
             t for t in there if t.method == "dcs" and t._replace(method="cosine", variant="both") == cosine
         ]
         if alike:
             return cosine, min(alike)  # "default" comes before "paper"
-    raise RunError("the figures need the linear protocol of cosine and dcs in expt0: run these first")
+    raise RunError("the figures need the linear protocol of cosine and dcs in expt0, on grey images")
 
 
 def _network(trial: Trial, x: Any, out: Path) -> models.Autoencoder:
@@ -87,7 +101,7 @@ def _network(trial: Trial, x: Any, out: Path) -> models.Autoencoder:
     assert isinstance(network, models.Autoencoder)  # noqa: S101
     path = out / RUNS / trial.name / MODEL
     if not path.exists():
-        raise RunError(f"{path} is gone: delete the line of its trial in results.jsonl, and run it again")
+        raise RunError(f"{path} is not there: copy {RUNS}/{trial.name} from where it was trained")
     restore(network, path, {})
     return network.eval()
 

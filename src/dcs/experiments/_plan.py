@@ -156,8 +156,8 @@ def plan(
     chosen: dict[str, Sequence[str]] = {
         "variants": variants,
         "protocols": described.protocols if protocols is None else protocols,
-        "datasets": datasets or amount.datasets or described.datasets,
-        "methods": methods or described.methods,
+        "datasets": (amount.datasets or described.datasets) if datasets is None else datasets,
+        "methods": described.methods if methods is None else methods,
         "hows": HOWS[:1] if hows is None else hows,
     }
     _check_known(described, chosen, regularised=lambdas is not None)

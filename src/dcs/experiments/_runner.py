@@ -20,7 +20,7 @@ from joblib import Parallel, delayed, parallel_config
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.experiments import _audio, _autoencoding, _siamese
-from dcs.experiments._trial import WAIT_SECONDS, Outcome, Trial
+from dcs.experiments._trial import NOISE_SEED, SUBSET_SEED, WAIT_SECONDS, Outcome, Trial
 from dcs.training import RunError, Stopped
 
 Line = dict[str, Any]
@@ -128,7 +128,10 @@ def run(trial: Trial, out: Path, root: str | None = None, threads: int | None = 
         torch.set_num_threads(before)
     line = {**trial._asdict(), "seed": trial.seed, "score": result.score}
     line |= {"metrics": {**result.metrics, **metrics}}
-    line |= {"settings": {"training": settings, "evaluation": result.settings}, "versions": result.versions}
+    chosen: dict[str, Any] = {"noise_seed": NOISE_SEED} if trial.noise else {}
+    chosen |= {"subset": f"of more samples, the first of torch.randperm with seed {SUBSET_SEED}"}
+    used = {"data": chosen, "training": settings, "evaluation": result.settings}
+    line |= {"settings": used, "versions": result.versions}
     return {**line, "seconds": round(time.perf_counter() - start, 3)}
 
 

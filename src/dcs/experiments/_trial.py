@@ -12,14 +12,16 @@ from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
 from dcs._saved import restore
-from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE
+from dcs.training.config import default_ndim
+from dcs.training.run import CONFIG, LOCK, METRICS, MODEL, OBJECTIVE
 
 WAIT_SECONDS = 10.0  # for a process that was told to end, and is about to
+NOISE_SEED = SUBSET_SEED = 0  # the same in all trials
 BOTH = "both"  # the variant of a method that is the same in both
 
 
 class Trial(NamedTuple):
-    """What is to be done; two trials that are equal have the same result."""
+    """What is to be done; equal trials have the same result, to the last digit if threads are as many."""
 
     experiment: str
     dataset: str
@@ -79,7 +81,7 @@ def subset(split: data.Split, size: int) -> data.Split:
     """So many samples, the same in all trials, in memory."""
     if size >= len(split):
         return split
-    rows = torch.randperm(len(split), generator=Generator().manual_seed(0))[:size]
+    rows = torch.randperm(len(split), generator=Generator().manual_seed(SUBSET_SEED))[:size]
     x = split.x.read(rows.tolist()) if isinstance(split.x, data.Samples) else split.x[rows]
     y, clean = (None if part is None else part[rows] for part in (split.y, split.clean))
     return data.Split(x, y, clean)
@@ -106,7 +108,7 @@ def train_once(
         **options: Of `dcs.training.train`.
 
     Returns:
-        The settings, and `step_seconds`, how long a step took (the median over the epochs).
+        The settings, and `step_seconds`, how long a step took (the median over the epochs but the first).
     """
     described: dict[str, Any] = {
         "data": {"source": trial.dataset, "noise": trial.noise, "samples": x.shape[0]},
@@ -116,6 +118,9 @@ def train_once(
     }
     if trial.fold:
         described["data"]["fold"] = trial.fold
+    for part in objective.modules():
+        if isinstance(part, objectives.MaskedObjective) and part.masker is None:
+            part.masker = part.default_masker(default_ndim(tuple(x.shape[1:])))  # so that it is taken down
     _wait_for(out / trial.name)
     with training.Run(out / trial.name, described, resume=True) as kept:
         if kept.finished:
@@ -126,7 +131,18 @@ def train_once(
             training.train(network, objective, x, config, recorder=kept, **options)
             kept.finish_training(network, objective, own=trial.method == config.objective)
         took = _step_seconds(kept.folder / METRICS, config.batch_size)
-    return {**described["training"], "made_of": repr(objective)}, took
+        made_of = json.loads((kept.folder / CONFIG).read_bytes()).get("made_of", repr(objective))
+    return {**described["training"], **_used(trial, config, " ".join(made_of.split()))}, took
+
+
+def _used(trial: Trial, config: training.TrainingConfig, made_of: str) -> dict[str, Any]:
+    """What an objective was made of, where the settings do not tell."""
+    used: dict[str, Any] = {"made_of": made_of}
+    if trial.method != config.objective:  # such as of an oracle
+        used |= {"objective": trial.method, "objective_options": {}}
+    if "ChosenViews(sigma=0," in made_of:
+        used["views"] = "entries are masked by BlindSpot(rho=0.3)"
+    return used
 
 
 def _wait_for(folder: Path) -> None:
@@ -142,4 +158,5 @@ def _wait_for(folder: Path) -> None:
 def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rates = [json.loads(line)["samples_per_second"] for line in lines]
+    rates = rates[1:] or rates  # the first epoch bears what starting up costs
     return {"step_seconds": round(batch_size / statistics.median(rates), 6)} if rates else {}
