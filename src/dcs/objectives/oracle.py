@@ -38,6 +38,10 @@ class CosineOracle(Objective):
         view = apply_masker(self.masker, batch)
         return F.cosine_loss(clean, predict(model, view.x_tilde), view.b, valid=batch.valid)
 
+    def extra_repr(self) -> str:
+        """Show a masker; torch shows a split, which is a module."""
+        return "" if isinstance(self.masker, torch.nn.Module) else f"masker={self.masker}"
+
 
 class DenoisingCosineOracle(DenoisingCosine):
     """Knows σ and the clean data, and uses them for nothing but the true k of the dCS loss.
