@@ -129,7 +129,7 @@ def test_a_trial_that_fails_does_not_keep_the_others_from_running(tmp_path, jobs
     done = {line["method"] for line in experiments.read_results(tmp_path)}
     assert {"mse", "untrained", "oracle"} == done
     assert "pca (both), linear, trial 0: failed: n_components=10 must be between" in result.stderr
-    summary = result.stderr.partition("dcs: ")[2]
+    summary = result.stderr.rpartition("dcs: ")[2]
     assert summary.startswith("1 of the trials failed; the same command tries them again:\n  n_components=10")
     assert summary.rstrip().endswith(": digits-0.3-pca-train5-0epochs-0")
     assert "Traceback" not in result.stderr

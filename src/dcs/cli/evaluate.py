@@ -82,7 +82,7 @@ def evaluate(
     import dcs
     from dcs._checks import check_choice
     from dcs.evaluation import features_of
-    from dcs.experiments._runner import _mend
+    from dcs.training.checkpoint import cut_unfinished_line
 
     wanted = [word.strip() for word in protocol.split(",") if word.strip()]
     for name in wanted:
@@ -107,7 +107,7 @@ def evaluate(
     }
     about = _about(run) | {"dataset": loaded.name, "noise": source.noise, "epochs": encoder.n_iter_}
     lines = [_line(about, result, scored_on) for result in results]
-    _mend(run / "results.jsonl")  # the end of a process may have left half a line
+    cut_unfinished_line(run / "results.jsonl")
     with (run / "results.jsonl").open("a", encoding="utf-8") as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines))
     for line, result in zip(lines, results, strict=True):

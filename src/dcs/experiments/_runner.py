@@ -22,6 +22,7 @@ from dcs._optional import require
 from dcs.experiments import _audio, _autoencoding, _siamese
 from dcs.experiments._trial import NOISE_SEED, SUBSET_SEED, WAIT_SECONDS, Outcome, Trial
 from dcs.training import RunError, Stopped
+from dcs.training.checkpoint import cut_unfinished_line, whole_lines
 
 Line = dict[str, Any]
 BACKENDS = ("loky", "ray")
@@ -98,7 +99,7 @@ def carry_out(
     with _locked(path):
         done = {key_of(line) for line in read_results(out)}
         waiting = [trial for trial in trials[number - 1 :: count] if trial not in done]
-        _mend(path)
+        cut_unfinished_line(path)
         failures = {}
         answers = _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend)
         # Closing ends processes that are still at work when this one is told to stop.
@@ -139,8 +140,7 @@ def read_results(out: Path) -> list[Line]:
     """Read the results in a directory, of all shards; of a trial that is there twice, the first."""
     found: dict[Trial, Line] = {}
     for path in sorted(out.glob("results*.jsonl")):
-        complete, _ = _split(path.read_bytes())
-        for row, text in enumerate(complete.decode().splitlines(), 1):
+        for row, text in enumerate(whole_lines(path.read_bytes()).decode().splitlines(), 1):
             try:
                 line = json.loads(text)
                 found.setdefault(key_of(line), line)
@@ -241,18 +241,3 @@ def _locked(path: Path) -> Iterator[None]:
         raise RunError(f"{path} is being written by another process: wait for it, or end it") from None
     with lock:
         yield
-
-
-def _mend(path: Path) -> None:
-    """Cut off a last line that was not finished."""
-    if path.exists():
-        complete, rest = _split(path.read_bytes())
-        if rest:
-            with path.open("r+b") as file:
-                file.truncate(len(complete))
-
-
-def _split(content: bytes) -> tuple[bytes, bytes]:
-    """Whole lines, and what was being written when the process was ended."""
-    end = content.rfind(b"\n") + 1
-    return content[:end], content[end:]

@@ -104,10 +104,9 @@ def _lines(path: Path) -> tuple[list[Line], list[str]]:
     """
     if not path.is_file():
         return [], []
-    content = path.read_bytes()
     lines: list[Line] = []
     remarks = []
-    for number, text in enumerate(content[: content.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
+    for number, text in enumerate(checkpoint.whole_lines(path.read_bytes()).split(b"\n")[:-1], 1):
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):

@@ -32,6 +32,20 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def whole_lines(content: bytes) -> bytes:
+    """All up to the last end of a line: what follows was being written when a process was ended."""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def cut_unfinished_line(path: Path) -> None:
+    """Let a file, if it is there, end with a whole line, so that another can be added."""
+    if path.exists():
+        content = path.read_bytes()
+        whole = len(whole_lines(content))
+        if whole < len(content):
+            os.truncate(path, whole)
+
+
 def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
     """Write checkpoint `number`, then remove all but it and those just before it, `keep` in all.
 
