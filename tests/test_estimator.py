@@ -23,6 +23,7 @@ from torch import nn
 
 import dcs
 from dcs import DenoisingEncoder
+from dcs.augmentation import Views
 from dcs.training import Run, RunError, make_network, make_objective, read_config, train
 from dcs.training.run import versions
 
@@ -668,3 +669,32 @@ def test_data_in_other_units_is_warned_of(objective, tmp_path):
             fitted.transform(np.zeros_like(pixels))
     with pytest.warns(dcs.data.DataWarning, match="X goes up to 1, what was fitted up to 255"):
         encoder.fit(pixels.astype(float)).transform(pixels)
+
+
+class Mirrored:
+    """Views of one's own."""
+
+    def __call__(self, x, generator=None):
+        return x.flip(-1)
+
+
+class Halved(Mirrored):
+    def normalise(self, x):
+        return x / 2
+
+
+@pytest.mark.parametrize("own", ["options", "views", "mirrored", "halved"])
+def test_what_the_network_sees_of_images_is_not_lost_in_saving(tmp_path, own):
+    x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)).numpy()
+    views = {"mean": (0.9, 0.9, 0.9), "std": (0.1, 0.1, 0.1), "jitter_share": 0}
+    augment = {"options": views, "views": Views(**views), "mirrored": Mirrored(), "halved": Halved()}[own]
+    options = {"augment": augment, "projector": (8, 8), "predictor": 4}
+    small = {"network": "resnet18", "network_options": {"width": 4}, "max_epochs": 1, "batch_size": 32}
+    encoder = DenoisingEncoder(objective="simsiam", objective_options=options, **small).fit(x)
+    if own == "halved":
+        with pytest.raises(ValueError, match="augment of your own, whose normalise would be lost"):
+            encoder.save(tmp_path / "saved")
+        assert not (tmp_path / "saved").exists()
+        return
+    encoder.save(tmp_path / "saved")
+    np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))

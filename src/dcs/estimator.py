@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 import math
 import os
@@ -42,6 +43,7 @@ from dcs._saved import (
     restore,
     write_folder,
 )
+from dcs.augmentation import Views
 from dcs.noise import GaussianSplit
 from dcs.training import (
     RunError,
@@ -488,6 +490,12 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 parameters[name] = json.loads(json.dumps(value, default=_plain, allow_nan=False))
             except (TypeError, ValueError):
                 left_out[name] = repr(value)[:1000]
+        augment = getattr(self.objective_, "augment", None)
+        if "objective_options" in left_out and hasattr(augment, "normalise"):
+            raise ValueError(
+                "objective_options has an augment of your own, whose normalise would be lost: normalise "
+                "images before fit, or use dcs.augmentation.Views"
+            )
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -569,9 +577,11 @@ def load_without_history(
 
 
 def _plain(value: object) -> object:
-    """For JSON: NumPy's numbers and arrays; a random state is not kept, the next fit draws anew."""
+    """For JSON: NumPy's numbers and arrays, views by their options; a random state is drawn anew."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if isinstance(value, Views):
+        return dataclasses.asdict(value)
     if isinstance(value, np.random.RandomState):
         return None
     raise TypeError
