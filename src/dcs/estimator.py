@@ -57,13 +57,8 @@ from dcs.training import (
 from dcs.training.config import with_recipe
 from dcs.training.run import CONFIG, METRICS, MODEL, OBJECTIVE, versions
 
-_AS_TRAINED = (
-    "optimizer",
-    "learning_rate",
-    "schedule",
-    "weight_decay",
-    "validation",
-)  # by objective, if None
+# Where these are None, they are as the objective is trained.
+_AS_TRAINED = ("optimizer", "learning_rate", "schedule", "weight_decay", "validation")
 _SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 

@@ -163,9 +163,8 @@ def _as_known(source: Source, known: dict[str, Any]) -> Source:
     noise, seed, reading = source.noise, source.seed, source.reading
     if noise is None and known.get("noise"):
         noise, seed = known["noise"], known.get("seed") or 0
-        noise = (
-            noise if isinstance(noise, str) else f"gaussian:{noise}"
-        )  # a number is how experiments write it
+        if not isinstance(noise, str):  # as experiments write it
+            noise = f"gaussian:{noise}"
     if reading.mixed is Mixed.error:
         reading = reading._replace(mixed=Mixed(known.get("mixed") or "error"))
     if reading.size is None:
@@ -182,8 +181,7 @@ def _about(run: Path) -> dict[str, Any]:
     training = config.get("training") or config["parameters"]
     return {
         "experiment": None,
-        "method": config.get("method")
-        or training.get("objective"),  # an experiment knows more than objectives
+        "method": config.get("method") or training.get("objective"),  # of an experiment, or of dcs fit
         "variant": (training.get("objective_options") or {}).get("variant", "default"),
         "trial": 0,
         "seed": training.get("seed", training.get("random_state")),
