@@ -363,27 +363,41 @@ def sound_steps() -> Iterable[Ratio]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and each line of it as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", required=True, help="the Python of an environment with CAREamics")
-    peer = parser.parse_args().peer
+    parser.add_argument("--only", help="groups to measure, such as steps,maskers; all without it")
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore", TrainingWarning)  # nothing can be learned from random numbers
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for column in ("what", "ours, ms", "reference, ms", "ratio", "target", "holds"):
         table.add_column(column, justify="left" if column == "what" else "right")
     with tempfile.TemporaryDirectory() as folder:
-        groups = (steps(), weights(), maskers(peer), imports(), reading(Path(folder)))
-        groups += (trainings(), transforms(), against_skorch(), protocols(), spectrograms(), sound_steps())
-        groups += (self_supervised(), augmentation())
-        for group in groups:
-            for row in group:
-                table.add_row(
-                    row.what,
-                    f"{1000 * row.ours:.3f}",
-                    f"{1000 * row.reference:.3f}",
-                    f"{row.ratio:.2f}",
-                    row.target,
-                    {True: "yes", False: "NO", None: ""}[row.holds],
+        groups: dict[str, Callable[[], Iterable[Ratio]]] = {
+            "steps": steps,
+            "weights": weights,
+            "maskers": lambda: maskers(arguments.peer),
+            "imports": imports,
+            "reading": lambda: reading(Path(folder)),
+            "trainings": trainings,
+            "transforms": transforms,
+            "skorch": against_skorch,
+            "protocols": protocols,
+            "spectrograms": spectrograms,
+            "sound": sound_steps,
+            "self-supervised": self_supervised,
+            "augmentation": augmentation,
+        }
+        chosen = arguments.only.split(",") if arguments.only else list(groups)
+        if unknown := set(chosen) - set(groups):
+            parser.error(f"--only: no group {', '.join(sorted(unknown))}; there are {', '.join(groups)}")
+        for name in chosen:
+            for row in groups[name]():
+                holds = {True: "yes", False: "NO", None: ""}[row.holds]
+                milliseconds = f"{1000 * row.ours:.3f}", f"{1000 * row.reference:.3f}"
+                table.add_row(row.what, *milliseconds, f"{row.ratio:.2f}", row.target, holds)
+                print(
+                    f"{name}: {row.what}: {row.ratio:.2f} {row.target} {holds}", file=sys.stderr, flush=True
                 )
     Console(width=140).print(table)
 

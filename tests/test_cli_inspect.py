@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -209,12 +208,12 @@ def test_silent_recordings_change_nothing_and_are_warned_of(tmp_path, domain):
     assert told[0] == told[1]
 
 
-def test_ten_thousand_images_take_seconds(tmp_path):
+def test_of_ten_thousand_images_some_are_enough(tmp_path):
     x = noise.add(smooth_images(2, n=100, side=28).repeat(100, 1, 1), "gaussian", 0.3, 1)
     np.save(tmp_path / "x.npy", x.numpy())
-    begin = time.process_time()
-    assert inside("inspect", tmp_path / "x.npy", "--out", tmp_path / "x.html").returncode == 0
-    assert time.process_time() - begin < 30
+    result = inside("inspect", tmp_path / "x.npy", "--out", tmp_path / "x.html", "--json")
+    told = json.loads(result.stdout)
+    assert (told["samples"], told["inspected"]) == (10_000, 4096)
 
 
 def test_a_name_like_an_option(tmp_path, monkeypatch):
