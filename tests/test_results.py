@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcs.experiments._table import as_markdown, tables
+from dcs.experiments import as_markdown, tables
 
 ROOT = Path(__file__).parent.parent
 

@@ -39,6 +39,7 @@ __all__ = [
     "report",
     "training",
 ]
+_HOMES = {"DenoisingEncoder": "estimator", "inspect": "inspection", "load": "_loading"}
 
 if TYPE_CHECKING:
     from dcs import (
@@ -57,17 +58,16 @@ if TYPE_CHECKING:
         report,
         training,
     )
-    from dcs.estimator import DenoisingEncoder, load
+    from dcs._loading import load
+    from dcs.estimator import DenoisingEncoder
     from dcs.inspection import inspect
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'dcs' has no attribute {name!r}")
-    if name in ("DenoisingEncoder", "load"):
-        return getattr(importlib.import_module("dcs.estimator"), name)
-    if name == "inspect":
-        return importlib.import_module("dcs.inspection").inspect
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"dcs.{_HOMES[name]}"), name)
     return importlib.import_module(f"dcs.{name}")
 
 

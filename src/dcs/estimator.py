@@ -1,4 +1,4 @@
-"""`DenoisingEncoder`: the whole of dcs-learn as one scikit-learn transformer, and `load` to have it back."""
+"""`DenoisingEncoder`: the whole of dcs-learn as one scikit-learn transformer."""
 
 import contextlib
 import copy
@@ -19,6 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import data, models, objectives
 from dcs._checks import check_choice, check_integer
+from dcs._given import at_once, check_nd, lengths_of, ndim_of, source_of, stream
 from dcs._long_signals import cross_fade, cut
 from dcs._predicting import (
     SCALE_FREE,
@@ -33,29 +34,12 @@ from dcs._predicting import (
     prediction_scale,
     rows_of,
 )
-from dcs._saved import (
-    FORMAT,
-    FORMAT_VERSION,
-    check_target,
-    damaged,
-    read_description,
-    read_history,
-    restore,
-    write_folder,
-)
+from dcs._saved import FORMAT, FORMAT_VERSION, check_target, write_folder
 from dcs.augmentation import Views
 from dcs.noise import GaussianSplit
-from dcs.training import (
-    RunError,
-    TrainingConfig,
-    make_front_end,
-    make_network,
-    make_objective,
-    read_config,
-    train,
-)
+from dcs.training import TrainingConfig, make_front_end, make_network, make_objective, read_config, train
 from dcs.training.config import with_recipe
-from dcs.training.run import CONFIG, METRICS, MODEL, OBJECTIVE, versions
+from dcs.training.run import MODEL, OBJECTIVE, versions
 
 # Where these are None, they are as the objective is trained.
 _AS_TRAINED = ("optimizer", "learning_rate", "schedule", "weight_decay", "validation")
@@ -204,13 +188,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.shape_, self.largest_ = tuple(waves.shape[1:]), largest_value(waves)
         with _naming("front_end"):
             front_end = make_front_end(config)
-            self.front_end_ = None if front_end is None else front_end.fit(waves, _lengths_of(X))
-        (x, lengths), second = self._seen(waves, _lengths_of(X)), self._seen(second, _lengths_of(X))[0]
+            self.front_end_ = None if front_end is None else front_end.fit(waves, lengths_of(X))
+        (x, lengths), second = self._seen(waves, lengths_of(X)), self._seen(second, lengths_of(X))[0]
         shape = tuple(x.shape[1:])
         objective = self._make_objective(config, shape)
-        with _seeded(config.seed):  # dropout and the like draw from torch's own random state
+        with seeded(config.seed):  # dropout and the like draw from torch's own random state
             network = self._make_network(config, shape).cpu()
-            features = _count_features(network, shape)
+            features = count_features(network, shape)
             if second is None:
                 _check_masking(objective, shape)
             trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
@@ -226,7 +210,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def transform(self, X: Any) -> Array:  # noqa: N803
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
-        x, lengths = self._seen(self._read(X), _lengths_of(X))
+        x, lengths = self._seen(self._read(X), lengths_of(X))
         encode, objective = encoder_of(self.network_), self.objective_
         # A self-supervised objective's network takes normalised images.
         normalise = objective.inputs if isinstance(objective, objectives.SelfSupervised) else None
@@ -245,7 +229,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         check_is_fitted(self)
         self._check_predicts("denoise")
-        x, lengths = self._seen(self._read(X), _lengths_of(X))
+        x, lengths = self._seen(self._read(X), lengths_of(X))
 
         def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
             prediction: Tensor = self.network_(x)
@@ -319,8 +303,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if self.objective_ is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         waves, device = self._read(X), self._device()
-        second, _ = self._seen(self._read_pair(pair, waves), _lengths_of(X))
-        x, lengths = self._seen(waves, _lengths_of(X))
+        second, _ = self._seen(self._read_pair(pair, waves), lengths_of(X))
+        x, lengths = self._seen(waves, lengths_of(X))
         objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
         generator, total = Generator(device).manual_seed(0), 0.0
         pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
@@ -431,17 +415,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _read(self, X: Any, *, fitting: bool = False) -> Numbers:  # noqa: N803
         """Data as a tensor or `Samples`, of the shape that was fitted."""
-        source = _source(X, "X")
+        source = source_of(X, "X")
         if isinstance(source, TorchDataset):
-            x = _stream(source, self.resident)
-        elif _ndim(source) <= 2:
+            x = stream(source, self.resident)
+        elif ndim_of(source) <= 2:
             x = self._load(
-                validate_data(
-                    self, source, reset=fitting, dtype="numeric", ensure_all_finite=_at_once(source)
-                )
+                validate_data(self, source, reset=fitting, dtype="numeric", ensure_all_finite=at_once(source))
             )
         else:
-            x = self._load(_check_nd(source, "X"))
+            x = self._load(check_nd(source, "X"))
         shape = tuple(x.shape[1:])
         if not fitting:
             if shape != self.shape_:
@@ -455,11 +437,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _read_pair(self, pair: Any, x: Numbers) -> Numbers | None:
         if pair is None:
             return None
-        source = _source(pair, "pair")
+        source = source_of(pair, "pair")
         if isinstance(source, TorchDataset):
-            second = _stream(source, self.resident)
+            second = stream(source, self.resident)
         else:
-            second = self._load(_check_nd(source, "pair"))
+            second = self._load(check_nd(source, "pair"))
         if tuple(second.shape) != tuple(x.shape):
             raise ValueError(
                 f"pair must have the shape of X, {tuple(x.shape)}, got {tuple(second.shape)}: it is a second "
@@ -506,71 +488,6 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         }
 
 
-def load(
-    path: str | os.PathLike[str],
-    network: nn.Module | Callable[..., nn.Module] | None = None,
-    objective: objectives.Objective | None = None,
-) -> DenoisingEncoder:
-    """Read a fitted encoder from what `DenoisingEncoder.save` or `dcs fit` wrote. No code in it is run.
-
-    Args:
-        path: The directory.
-        network: The module, or the callable that makes it, if the encoder was fitted with one of one's own.
-        objective: The same for the objective; without it all but `score` works.
-
-    Raises:
-        RunError: A file is missing, damaged or of another kind; the message says which and what to do.
-    """
-    encoder = load_without_history(path, network, objective)
-    encoder.history_ = read_history(Path(path).expanduser() / METRICS)
-    encoder.n_iter_ = len(encoder.history_)
-    return encoder
-
-
-def load_without_history(
-    path: str | os.PathLike[str],
-    network: nn.Module | Callable[..., nn.Module] | None = None,
-    objective: objectives.Objective | None = None,
-) -> DenoisingEncoder:
-    """As `load`, but for what was measured in training, which may be damaged where the network is not."""
-    folder = Path(path).expanduser()
-    about = read_description(folder, DenoisingEncoder._get_param_names())
-    if network is None and about.left_out & {"network", "network_options"}:
-        raise RunError(f"{folder} was fitted with a network of your own: pass it, as load(path, network=...)")
-    given: dict[str, Any] = {} if network is None else {"network": network}
-    if isinstance(network, nn.Module):
-        given["network_options"] = None
-    custom = bool(about.left_out & {"objective", "objective_options", "masking"})
-    if objective is not None or custom:
-        given |= {"objective": objective, "objective_options": None, "masking": None}
-    with damaged(folder / CONFIG):
-        encoder = DenoisingEncoder(**{**about.parameters, **given})
-        known = objective is not None or not custom
-        # With an objective that is not known, the other parameters are checked beside a stand-in.
-        checked = (
-            encoder if known else DenoisingEncoder(**{**encoder.get_params(deep=False), "objective": "dcs"})
-        )
-        config = checked._config()
-        encoder.front_end_, shape = about.front_end, about.shape
-        if about.front_end is not None:
-            shape = about.front_end.shape(*shape)
-        encoder.objective_ = checked._make_objective(config, shape) if known else None
-        with _seeded(config.seed):
-            encoder.network_ = checked._make_network(config, shape).cpu().eval()
-        encoder._n_features_out = _count_features(encoder.network_, shape)
-        restore(encoder.network_, folder / MODEL, about.digests)
-    if encoder.objective_ is not None and (folder / OBJECTIVE).exists():
-        restore(encoder.objective_, folder / OBJECTIVE, about.digests)
-    encoder._scale_free = isinstance(encoder.objective_, SCALE_FREE) if known else about.scale_free
-    encoder.scale_ = about.scale if encoder._scale_free else 1.0
-    encoder.largest_ = about.largest
-    encoder.shape_ = about.shape
-    encoder.n_features_in_ = math.prod(about.shape)
-    if about.feature_names:
-        encoder.feature_names_in_ = np.array(about.feature_names, dtype=object)
-    return encoder
-
-
 def _plain(value: object) -> object:
     """For JSON: NumPy's numbers and arrays, views by their options; a random state is drawn anew."""
     if isinstance(value, np.generic | np.ndarray):
@@ -580,46 +497,6 @@ def _plain(value: object) -> object:
     if isinstance(value, np.random.RandomState):
         return None
     raise TypeError
-
-
-def _source(X: Any, name: str) -> Any:  # noqa: N803
-    """What a caller passed as data, as something array-like or a `torch.utils.data.Dataset`."""
-    if isinstance(X, data.Split):
-        X = X.x  # noqa: N806
-    if isinstance(X, data.Dataset):
-        raise TypeError(f"{name} is a whole data set: pass one of its splits, such as ds.train")
-    if isinstance(X, str | os.PathLike):
-        raise TypeError(f"{name} must hold numbers, got a path: pass dcs.data.load({str(X)!r}).train")
-    if isinstance(X, Tensor):
-        X = X.detach().cpu()  # noqa: N806
-        X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()  # noqa: N806
-    return X
-
-
-def _lengths_of(X: Any) -> Tensor | None:  # noqa: N803
-    return X.lengths if isinstance(X, data.Split) else None
-
-
-def _stream(source: Any, resident: bool | None) -> Numbers:
-    return source if isinstance(source, data.Samples) else data.load(source, resident=resident).train.x
-
-
-def _ndim(source: Any) -> int:
-    if hasattr(source, "ndim"):
-        return int(source.ndim)
-    return 2 if hasattr(source, "__dataframe__") else np.ndim(np.asarray(source))
-
-
-def _at_once(source: Any) -> bool:
-    """Whether all values are checked at once; those of a memory map are when they are read."""
-    return not isinstance(source, np.memmap)
-
-
-def _check_nd(source: Any, name: str) -> Array:
-    checked: Array = check_array(
-        source, dtype="numeric", allow_nd=True, ensure_all_finite=_at_once(source), input_name=name
-    )
-    return checked
 
 
 def _seed(random_state: object) -> int:
@@ -643,14 +520,14 @@ def _naming(parameter: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Seed torch's own random state, and put it back afterwards."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
 
 
-def _count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
+def count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
     """Try the network on two samples: how many features it gives."""
     encode, probe = encoder_of(network), torch.zeros(2, *shape)
     with predicting(network, torch.device("cpu")):

@@ -1,10 +1,11 @@
 """The paper's experiments: trials that are planned, carried out, and put in a table beside the published."""
 
 from dcs.experiments._figures import check_figures, draw_figures
+from dcs.experiments._formats import as_csv, as_latex, as_markdown, write_tables
 from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
 from dcs.experiments._published import published
 from dcs.experiments._runner import TrialsFailed, carry_out, key_of, parse_shard, read_results
-from dcs.experiments._table import Table, as_csv, as_latex, as_markdown, tables, write_tables
+from dcs.experiments._table import Table, tables
 from dcs.experiments._trial import Trial
 
 __all__ = [

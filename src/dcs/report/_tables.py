@@ -1,11 +1,12 @@
 """Scores and trials as tables, beside the published values where there are some."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dcs import experiments
-from dcs.experiments._table import TITLES, _remarks, _score, experiment_title
+from dcs.experiments._formats import experiment_title, remarks, score_text
+from dcs.experiments._table import TITLES
 from dcs.report._html import Markup, join, table, tag
 from dcs.report._runs import Line, Run
 from dcs.report._words import MEASURES, PROTOCOLS, ROWS
@@ -65,21 +66,20 @@ def _experiment(lines: list[Line]) -> Markup:
         for column in found.columns:
             heads += [found.headings[column], "paper"]
         unranked = experiments.EXPERIMENTS[found.experiment].orientation
-        marks = {column: _marks(cells, unranked) for column, cells in found.columns.items()}
         rows: list[list[object]] = []
         for row in found.rows:
             cells: list[object] = [row]
-            for column, inside in found.columns.items():
+            for inside in found.columns.values():
                 cell = inside.get(row)
                 if cell is None:
                     cells += ["", ""]
                     continue
-                own = _score((cell.mean, cell.deviation))
-                mark = None if cell.method in unranked else marks[column].get(round(cell.mean, 2))
-                cells += [tag(mark, own) if mark else own, _score(cell.published) or "–"]
+                own = score_text((cell.mean, cell.deviation))
+                mark = None if cell.rank is None else ("strong", "u")[cell.rank - 1]
+                cells += [tag(mark, own) if mark else own, score_text(cell.published) or "–"]
             rows.append(cells)
         caption = f"{experiment_title([found])}. {TITLES[found.protocol]}: accuracy, %"
-        remarks = [tag("li", f"{found.headings[column]}: {text}") for column, text in _remarks(found).items()]
+        notes = [tag("li", f"{found.headings[column]}: {text}") for column, text in remarks(found).items()]
         meaning = PROTOCOLS[found.protocol]
         parts.append(
             join(
@@ -88,7 +88,7 @@ def _experiment(lines: list[Line]) -> Markup:
                     "ul",
                     tag("li", f"{TITLES[found.protocol]}: {meaning}."),
                     tag("li", _about_rows(found.rows, unranked)),
-                    *remarks,
+                    *notes,
                     class_="meanings",
                 ),
             )
@@ -110,12 +110,6 @@ def _experiment(lines: list[Line]) -> Markup:
     heads = ["method", "variant", "data", "noise", "protocol", "trial", "epochs", "score, %", "seconds"]
     whole = table(heads, trials, caption="Every trial", numbers_from=5)
     return join(*parts, tag("details", tag("summary", f"Every trial ({len(trials)})"), whole))
-
-
-def _marks(cells: Mapping[str, Any], unranked: Sequence[str]) -> dict[float, str]:
-    """How the best and the second best mean of a column are marked, as they are written: equal ones alike."""
-    means = {round(cell.mean, 2) for cell in cells.values() if cell.method not in unranked}
-    return dict(zip(sorted(means, reverse=True), ("strong", "u"), strict=False))
 
 
 def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import dcs
 from dcs._checks import check_bool, check_choice, check_integer
-from dcs.estimator import load_without_history
+from dcs._loading import load_without_history
 from dcs.report._layout import MAPS
 from dcs.report._page import GENERATOR, page_of
 from dcs.report._pictures import Pixels
