@@ -160,7 +160,7 @@ def test_half_a_line_of_a_process_that_was_ended_is_cut_off(own):
 def test_encoders_of_an_experiment_are_scored(tmp_path):
     expt0 = [
         *("reproduce", "expt0", "--preset", "smoke", "--epochs", 1, "--protocol", "linear"),
-        *("--losses", "cosine", "--train-size", 1200, "--out", tmp_path),
+        *("--losses", "cosine", "--variant", "paper", "--train-size", 1200, "--out", tmp_path),
     ]
     assert inside(*expt0).returncode == 0
     (there,) = [line for line in lines(tmp_path) if line["method"] == "oracle"]
@@ -169,7 +169,7 @@ def test_encoders_of_an_experiment_are_scored(tmp_path):
     assert result.returncode == 0, result.stderr
     line = json.loads(result.stdout)
     assert line["score"] == pytest.approx(there["score"])
-    assert line["method"] == "oracle"
+    assert (line["method"], line["variant"]) == ("oracle", "paper")
     assert line["noise"] == "gaussian:0.3"
     # What an experiment has made of its data cannot be loaded by a name.
     described = json.loads((oracle / "config.json").read_text())

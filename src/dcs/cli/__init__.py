@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import dcs
-from dcs.cli import datasets, demo, evaluate, fit, inspect, report, reproduce
+from dcs.cli import apply, datasets, demo, evaluate, fit, inspect, report, reproduce
 
 app = typer.Typer(
     name="dcs",
@@ -24,13 +24,13 @@ app = typer.Typer(
 app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
 app.command("inspect", epilog="Example: dcs inspect photos/ --out noise.html")(inspect.inspect)
 app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
-app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(fit.embed)
+app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(apply.embed)
 app.command(
     "denoise",
     epilog="Example: dcs denoise run photos/ --out cleaner. Recordings need a run with --domain waveform: "
     "dcs fit recordings/ --domain waveform --mixed windows --size 16384 --out run; then "
     "dcs denoise run in.wav --out out.wav",
-)(fit.denoise)
+)(apply.denoise)
 app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)
 app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
     reproduce.reproduce

@@ -179,10 +179,12 @@ def _about(run: Path) -> dict[str, Any]:
     """What a line of results says of the training."""
     config = json.loads((run / "config.json").read_bytes())
     training = config.get("training") or config["parameters"]
+    options = training.get("objective_options") or {}
+    told = options.get("regulariser_options", options)
     return {
         "experiment": None,
         "method": config.get("method") or training.get("objective"),  # of an experiment, or of dcs fit
-        "variant": (training.get("objective_options") or {}).get("variant", "default"),
+        "variant": config.get("variant") or told.get("variant", "default"),
         "trial": 0,
         "seed": training.get("seed", training.get("random_state")),
         "settings": {"training": training},

@@ -113,6 +113,7 @@ def train_once(
     described: dict[str, Any] = {
         "data": {"source": trial.dataset, "noise": trial.noise, "samples": x.shape[0]},
         "method": trial.method,
+        "variant": trial.variant,
         "shape": list(x.shape[1:]),
         "training": config.model_dump(mode="json"),
     }
