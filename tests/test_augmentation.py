@@ -163,6 +163,13 @@ def test_blur_smooths_the_share_asked_for():
     torch.testing.assert_close(view.mean(), x.mean(), rtol=0, atol=0.01)
 
 
+def test_mixed_precision_changes_no_view():
+    views, x = Views(blur=0.5), images()
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = views(x, seeded(1))
+    torch.testing.assert_close(mixed, views(x, seeded(1)), rtol=0, atol=0)
+
+
 def test_views_are_normalised_and_back():
     x, views = images(), Views(mean=CIFAR10[0], std=CIFAR10[1])
     normal = views.normalise(x)

@@ -216,6 +216,8 @@ def test_what_cannot_be_denoised_is_said(spectrogram_run, waveform_run, recordin
         assert result.returncode == 1
         assert says in result.stderr
         assert result.stderr.count("\n") == 1
+    result = inside("denoise", waveform_run(), one, "--noise", "gaussian:0.1", "--out", tmp_path / "a.wav")
+    assert "--noise must be left out when recordings are written" in result.stderr
     result = inside("denoise", spectrogram_run, recordings, "--out", tmp_path / "a.npy")
     assert result.returncode == 0, result.stderr
     decibels = np.load(tmp_path / "a.npy")

@@ -48,6 +48,10 @@ def test_a_run_is_scored_on_what_it_was_trained_on(run):
     assert all(set(needed.split()) <= set(line) for line in printed)
     assert printed[0]["method"] == "dcs"
     assert printed[0]["epochs"] == 30
+    assert printed[2]["settings"]["evaluation"]["data_range"] == 1
+    fresh = inside("evaluate", run, "--protocol", "denoising", "--data-seed", 5, "--data-range", 2, "--json")
+    settings = json.loads(fresh.stdout)["settings"]["evaluation"]
+    assert (settings["data"]["seed"], settings["data_range"]) == (5, 2)
     before = len(lines(run))
     plain = inside("evaluate", run)
     assert "linear: " in plain.stdout

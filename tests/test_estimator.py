@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -698,3 +699,43 @@ def test_what_the_network_sees_of_images_is_not_lost_in_saving(tmp_path, own):
         return
     encoder.save(tmp_path / "saved")
     np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))
+
+
+def test_a_masker_of_a_regulariser_does_not_keep_an_encoder_from_being_saved(tmp_path):
+    x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)).numpy()
+    options = {"masker": dcs.masking.BlindSpot(0.5), "projector": (8, 8), "predictor": 4}
+    small = {"network": "resnet18", "network_options": {"width": 4}, "max_epochs": 1, "batch_size": 32}
+    encoder = DenoisingEncoder(objective="simsiam-dcs", objective_options=options, **small).fit(x)
+    encoder.save(tmp_path / "saved")
+    np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))
+
+
+def test_an_encoder_that_was_loaded_without_its_objective_can_be_saved_again(tmp_path):
+    x = np.random.RandomState(0).normal(size=(40, 16))
+    options = {"masker": lambda x, generator=None: (x, torch.ones_like(x, dtype=torch.bool))}
+    encoder = DenoisingEncoder(objective="n2v", objective_options=options, max_epochs=1).fit(x)
+    encoder.save(tmp_path / "one")
+    dcs.load(tmp_path / "one").save(tmp_path / "two")
+    again = dcs.load(tmp_path / "two")
+    np.testing.assert_array_equal(again.transform(x), encoder.transform(x))
+    with pytest.raises(ValueError, match="score needs the objective"):
+        again.score(x)
+
+
+def test_a_score_does_not_depend_on_the_seed_of_the_noise():
+    clean = torch.tensor(load_digits().images / 16).float()
+    noisy = [dcs.noise.add(clean, "gaussian", 0.3, seed=seed) for seed in range(4)]
+    encoder = DenoisingEncoder(max_epochs=10, random_state=0).fit(noisy[0])
+    assert encoder.objective_.masker.splits
+    scores = [encoder.score(x) for x in noisy]
+    assert max(scores) - min(scores) < 0.02  # 0.06 where a split draws the noise itself
+
+
+def test_a_second_fit_that_fails_leaves_no_half_of_two_encoders():
+    x = np.random.RandomState(0).normal(size=(40, 16))
+    encoder = DenoisingEncoder(objective="mse", max_epochs=1).fit(x)
+    with pytest.raises(ValueError, match="pair must have the shape"):
+        encoder.fit(x[:, :9], pair=x)
+    with pytest.raises(NotFittedError):
+        encoder.transform(x)
+    assert encoder.fit(x).transform(x).shape == (40, 10)

@@ -315,6 +315,16 @@ def test_ssim_of_colours_is_their_mean_and_small_images_have_none():
     assert "ssim" not in evaluation.denoising(predicted[..., :8], clean[..., :8]).metrics
 
 
+def test_constant_samples_have_no_si_snr():
+    clean = torch.rand(5, 12, 12, generator=torch.Generator().manual_seed(0))
+    noisy = clean + 0.1 * torch.rand(5, 12, 12, generator=torch.Generator().manual_seed(1))
+    usual = evaluation.denoising(noisy[:3], clean[:3])
+    clean[3], noisy[4] = 0.5, 0.5
+    found = evaluation.denoising(noisy, clean)
+    assert found.metrics["si_snr"] == pytest.approx(usual.metrics["si_snr"])
+    assert (found.settings["constant_samples"], found.settings["samples"]) == (2, 5)
+
+
 def test_si_snr_has_its_closed_form():
     """A signal with a tenth of its energy in orthogonal noise: 10 dB, at any scale and offset."""
     t = torch.arange(1000) * 2 * math.pi / 1000

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from scipy.stats import t, ttest_ind
 
 from dcs import experiments
@@ -184,13 +185,10 @@ def test_only_the_table_and_lines_of_what_is_there(smoke, tmp_path):
     asked = ("reproduce", "expt0", "--preset", "smoke", "--json")
     again = dcs(*asked, "--out", out)
     assert sorted(again.stdout.splitlines()) == sorted(lines)
-    some = dcs(*asked, "--only-table", "--losses", "mse", "--protocol", "linear", "--out", tmp_path)
-    assert {json.loads(line)["method"] for line in some.stdout.splitlines()} <= {
-        "mse",
-        "pca",
-        "untrained",
-        "oracle",
-    }
+    with FileLock(tmp_path / ".results.jsonl.lock"):  # as while it is being written
+        some = dcs("reproduce", "expt0", "--only-table", "--json", "--out", tmp_path)
+    assert some.stdout.splitlines() == lines[:5]
+    assert not (tmp_path / "runs").exists()
     empty = dcs(*asked, "--only-table", "--out", tmp_path / "none")
     assert empty.returncode == 1
     assert "has no results*.jsonl with results" in empty.stderr
@@ -307,6 +305,52 @@ def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     read_back = _runner.run(trial, tmp_path / "stopped")  # the encoder is there, and not trained again
     assert len(steps) == 6 * 4
     assert read_back["score"] == whole["score"]
+
+
+@pytest.mark.filterwarnings("ignore:the features have collapsed")
+def test_an_encoder_that_is_there_must_be_the_one_that_is_asked_for(tmp_path, monkeypatch):
+    (trial,) = [t for t in experiments.plan("expt0", **SMALL, methods=["mse"]) if t.method == "mse"]
+    one = _runner.run(trial, tmp_path, threads=1)
+    again = _runner.run(trial, tmp_path, threads=torch.get_num_threads() + 1)
+    assert again["settings"]["training"] == one["settings"]["training"]  # those it was trained with
+    (folder,) = tmp_path.iterdir()
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    with pytest.raises(RunError, match="is damaged, its checksum differs"):
+        _runner.run(trial, tmp_path)
+    described = json.loads((folder / "config.json").read_text())
+    described["training"]["learning_rate"] = 0.5
+    (folder / "config.json").write_text(json.dumps(described))
+    with pytest.raises(RunError, match=r"finished with other settings \(learning_rate was 0.5, is now 0.001"):
+        _runner.run(trial, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:the features have collapsed")
+def test_a_training_that_was_stopped_after_its_last_step_has_a_result(tmp_path, monkeypatch):
+    (trial,) = [
+        t for t in experiments.plan("expt0", **SMALL | {"epochs": 1}, methods=["mse"]) if t.method == "mse"
+    ]
+    after_step = _trial.training.Run.after_step
+    monkeypatch.setattr(
+        _trial.training.Run, "after_step", lambda self, state: after_step(self, state) or self.step == 4
+    )
+    with pytest.raises(_trial.training.Stopped):
+        _runner.run(trial, tmp_path)
+    line = _runner.run(trial, tmp_path)
+    assert "step_seconds" not in line["metrics"]  # which nobody measured
+    assert line["score"] > 0
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 7])
+def test_shards_share_trainings_and_methods(count):
+    trials = experiments.plan("expt0", "paper")
+    shares = [experiments.share_of(trials, (number, count)) for number in range(1, count + 1)]
+    assert sorted(trial for share in shares for trial in share) == sorted(trials)
+    trained = [sum(trial.epochs > 0 for trial in share) for share in shares]
+    assert max(trained) - min(trained) <= 1
+    assert all({trial.method for trial in share} == {trial.method for trial in trials} for share in shares)
+    assert experiments.share_of(trials, (1, 1)) == trials
 
 
 def test_jobs_and_shards_give_the_same_results(tmp_path):
@@ -464,6 +508,19 @@ def test_what_is_printed_alike_is_marked_alike():
     assert "; mse, cosine and sure are level" in three
 
 
+def test_results_of_different_settings_are_told_of():
+    lines = results(mse=[80.0, 81.0], dcs_default=[82.0, 83.0, 84.0])
+    for line in lines:
+        sigma = 0.5 + line["trial"] / 1e4
+        made_of = f"DenoisingCosine(masker=ChosenViews(sigma={sigma}, alpha=1.5))"
+        line["settings"] = {"training": {"seed": line["trial"], "threads": 1, "made_of": made_of}}
+    (table,) = experiments.tables(lines)
+    assert "should not mix" not in experiments.as_markdown(table)
+    lines[-1]["settings"]["training"]["made_of"] = "DenoisingCosine(masker=BlindSpot(rho=0.3))"
+    (table,) = experiments.tables(lines)
+    assert "; dcs (default): of different settings or versions, which" in experiments.as_markdown(table)
+
+
 def test_scores_without_a_spread_are_not_tested():
     """Where one has a spread, Welch's test is that of its formula: t of n - 1 degrees of freedom."""
     text = experiments.as_markdown(*experiments.tables(results(mse=[80.0, 80.0], cosine=[81.0, 81.0])))
@@ -538,7 +595,7 @@ def test_dry_run_and_wrong_usage(tmp_path):
     )
     trials = [json.loads(line) for line in listed.stdout.splitlines()]
     whole = experiments.plan("expt0", "smoke")
-    assert [experiments.Trial(**trial) for trial in trials] == whole[1::3]
+    assert [experiments.Trial(**trial) for trial in trials] == experiments.share_of(whole, (2, 3))
     assert not (tmp_path / "x").exists()
     for arguments, code, words in (
         (["expt7"], 2, "expt7"),

@@ -43,6 +43,14 @@ def test_onnx_agrees_with_torch(tmp_path, name, part):
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
+def test_writing_changes_no_mode(tmp_path):
+    network = models.build("resnet18", (3, 16, 16), width=4)
+    frozen = next(module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)).eval()
+    to_onnx(network, (3, 16, 16), tmp_path / "a.onnx", part="encoder")
+    assert network.training
+    assert not frozen.training
+
+
 def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="part must be one of"):
         to_onnx(torch.nn.Linear(2, 2), (2,), tmp_path / "a.onnx", part="decoder")

@@ -197,9 +197,9 @@ def test_gaps_are_geometric_and_choices_uniform_and_independent(rho):
     assert stats.chi2_contingency(joint[kept].numpy()).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("rho", [0.999, 0.5, 0.1, 0.011, 0.01, 1e-4])
+@pytest.mark.parametrize("rho", [0.999, 0.954, 0.612, 0.5, 0.4785, 0.337, 0.1, 0.011, 0.01, 1e-4])
 def test_extreme_words_give_legal_gaps(rho):
-    words = torch.tensor([0, 1, 255, 256, 2**31 - 1, -(2**31), -256, -1], dtype=torch.int32)
+    words = torch.tensor([0, 1, 255, 256, 2**31 - 1, -(2**31), *range(-300, 0)], dtype=torch.int32)
     gaps = _geometric(words.view(torch.uint32), rho, 10**9)
     assert int(gaps.min()) >= 1
     assert int(gaps.max()) <= longest_gap(rho)

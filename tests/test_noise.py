@@ -130,6 +130,12 @@ def test_sigma_of_signals_colours_and_arrays():
         assert noise.estimate_sigma(colours.numpy(), method) == noise.estimate_sigma(colours, method)
 
 
+@pytest.mark.parametrize("offset", [0, 1e5, 1e8])
+def test_an_offset_does_not_change_the_level(offset):
+    x = offset + torch.randn(20, 32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert noise.estimate_sigma(x) == pytest.approx(1, rel=0.03)
+
+
 def test_chen_against_a_plain_loop():
     """The reference algorithm, patch by patch and eigenvalue by eigenvalue."""
     x = noise.add(smooth_images(12, 20), "gaussian", 0.2).double().numpy()

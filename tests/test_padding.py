@@ -11,7 +11,7 @@ from dcs import DenoisingEncoder
 from dcs._long_signals import cross_fade, cut
 from dcs._predicting import nearest, prediction_scale
 from dcs.data import Split
-from dcs.objectives import MSE, SURE, DenoisingCosine
+from dcs.objectives import MSE, SURE, DenoisingAutoencoder, DenoisingCosine, Noise2Void
 from dcs.training import make_objective, read_config, train
 
 LENGTHS = torch.tensor([20, 12, 9, 20, 15, 7, 20, 11] * 8)
@@ -167,6 +167,14 @@ def test_a_network_never_sees_what_is_in_the_padding(objective):
         found.append([losses, encoder.scale_, encoder.score(split)])
         found[-1] += [encoder.transform(split).tolist(), encoder.denoise(split).tolist()]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("objective", [DenoisingAutoencoder(), SURE(0.3), Noise2Void(), DenoisingCosine()])
+def test_a_network_sees_zeros_in_the_padding(objective):
+    inside, seen = torch.arange(20) < LENGTHS[:, None], []
+    objective(lambda x: seen.append(x) or x * 0.5, padded((20,), FILLINGS[1]), seeded(), valid=inside)
+    assert seen
+    assert not any(x[~inside].any() for x in seen)
 
 
 def test_a_pair_is_not_seen_in_the_padding_either():

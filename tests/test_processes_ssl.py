@@ -68,6 +68,11 @@ def norm():
     return made
 
 
+def shifted(x):
+    """A mean that is much larger than the deviation, in half of the digits."""
+    return (10 + 0.3 * x).bfloat16()
+
+
 def work(out, rank):
     results = {}
     with loop._engine(read_config(SETTINGS)) as accelerator:
@@ -76,7 +81,10 @@ def work(out, rank):
         x, weight = (part[:4] if rank == 0 else part[4:] for part in maps())
         results["norm"] = normalised(holder[0], x, weight)
         results["running"] = holder.state_dict()
-        del accelerator, holder
+        half = nn.Sequential(nn.BatchNorm2d(5))
+        synchronise(half, accelerator.device)
+        results["half"] = half[0](shifted(x)).detach()
+        del accelerator, holder, half
     for name, how in NAMES:
         # Each process has weights of its own to begin with: those of the first count.
         model, objective = network(rank), made(name, how, rank)
@@ -107,6 +115,13 @@ def test_joint_normalisation_is_that_of_one_process(results):
     for part in results:
         for key, value in plain.state_dict().items():
             torch.testing.assert_close(part["running"][f"0.{key}"], value)
+
+
+def test_joint_normalisation_keeps_its_digits_in_mixed_precision(results):
+    x, _ = maps()
+    found = torch.cat([part["half"] for part in results])
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, nn.BatchNorm2d(5)(shifted(x)).detach(), rtol=0.01, atol=0.01)
 
 
 @pytest.mark.parametrize(("name", "how"), NAMES)

@@ -449,6 +449,15 @@ def test_directories_of_others_are_left_alone(folder, files, options):
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}])
+def test_logs_of_a_run_that_failed_at_once_do_not_block_its_directory(folder, options):
+    (folder / "tensorboard").mkdir(parents=True)
+    (folder / "tensorboard" / "events").write_text("old")
+    fit(folder, **options)
+    assert (folder / "model.safetensors").exists()
+    assert (folder / "tensorboard").exists() == (not options)
+
+
 def test_no_directory(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file: name a directory"):

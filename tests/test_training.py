@@ -567,6 +567,13 @@ def test_floored_samples_are_told_with_a_remedy():
     assert history[-1]["floored"] > 0.5
 
 
+@pytest.mark.parametrize("options", [{"eta": 1.0}, {"variant": "paper"}])
+def test_where_there_is_no_floor_nothing_is_told_of_it(options):
+    x = torch.randn(128, 8, 8, generator=seeded())
+    _, history = run(x, max_epochs=1, objective_options=options)
+    assert history[-1]["floored"] == 0
+
+
 def test_ordinary_data_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

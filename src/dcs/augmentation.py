@@ -108,11 +108,13 @@ class Views:
         check_generator(generator, x.device)
         if x.ndim == 3:
             return self(x[:, None], generator)[:, 0]
-        view = self.crop(x, generator)
-        view = self.recolour(view, generator)
-        if self.blur:
-            view = self._blurred(view, generator)
-        return self.normalise(view)
+        # Mixed precision would place crops to within a fraction of a pixel only.
+        with torch.autocast(x.device.type, enabled=False):
+            view = self.crop(x, generator)
+            view = self.recolour(view, generator)
+            if self.blur:
+                view = self._blurred(view, generator)
+            return self.normalise(view)
 
     def normalise(self, x: Tensor) -> Tensor:
         """Subtract the mean and divide by the deviation: what the network sees of an unchanged image."""

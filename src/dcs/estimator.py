@@ -43,6 +43,9 @@ from dcs.training.run import MODEL, OBJECTIVE, versions
 
 # Where these are None, they are as the objective is trained.
 _AS_TRAINED = ("optimizer", "learning_rate", "schedule", "weight_decay", "validation")
+# Of the masks that data is scored with. Not a seed that people choose: with it, `dcs.noise.add` would have
+# drawn the very noise that a split draws.
+_SCORE_SEED = 0x5C07E_DA7A
 _SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 
@@ -183,6 +186,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 place of a masked X.
         """
         config = self._config()
+        self.__dict__.pop("network_", None)  # what was fitted before goes as a whole
         waves = self._read(X, fitting=True)
         second = self._read_pair(pair, waves)
         self.shape_, self.largest_ = tuple(waves.shape[1:]), largest_value(waves)
@@ -306,7 +310,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         second, _ = self._seen(self._read_pair(pair, waves), lengths_of(X))
         x, lengths = self._seen(waves, lengths_of(X))
         objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
-        generator, total = Generator(device).manual_seed(0), 0.0
+        generator, total = Generator(device).manual_seed(_SCORE_SEED), 0.0
         pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
         with predicting(self.network_, device):
             for batch in data.Batches(x, rows, device=device).epoch():
@@ -335,6 +339,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if self.objective_ is not None and self.objective_.state_dict() and not heads:
             modules[OBJECTIVE] = self.objective_
         write_folder(folder, modules, self._described(), self.history_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -461,18 +468,21 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _described(self) -> dict[str, Any]:
         """All of a fitted encoder but its tensors, as plain values."""
-        parameters, left_out = {}, {}
-        for name, value in self.get_params(deep=False).items():
-            try:
-                parameters[name] = json.loads(json.dumps(value, default=_plain, allow_nan=False))
-            except (TypeError, ValueError):
-                left_out[name] = repr(value)[:1000]
-        augment = getattr(self.objective_, "augment", None)
-        if "objective_options" in left_out and hasattr(augment, "normalise"):
-            raise ValueError(
-                "objective_options has an augment of your own, whose normalise would be lost: normalise "
-                "images before fit, or use dcs.augmentation.Views"
-            )
+        given = self.get_params(deep=False)
+        if isinstance(self.objective_, objectives.SelfSupervised):
+            options = self.objective_options or {}
+            plain = {name: value for name, value in options.items() if _is_plain(value)}
+            if "augment" not in options.keys() - plain.keys():
+                given["objective_options"] = plain  # what else there is, training alone needs
+            elif hasattr(options["augment"], "normalise"):
+                raise ValueError(
+                    "objective_options has an augment of your own, whose normalise would be lost: normalise "
+                    "images before fit, or use dcs.augmentation.Views"
+                )
+        parameters = {name: _as_plain(value) for name, value in given.items() if _is_plain(value)}
+        left_out = {name: repr(value)[:1000] for name, value in given.items() if name not in parameters}
+        if self.objective is None:  # of an encoder that was loaded without it
+            left_out["objective"] = parameters.pop("objective")
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -486,6 +496,19 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "front_end": None if self.front_end_ is None else self.front_end_.describe(),
             "versions": versions(),
         }
+
+
+def _as_plain(value: object) -> Any:
+    """A value as JSON gives it back."""
+    return json.loads(json.dumps(value, default=_plain, allow_nan=False))
+
+
+def _is_plain(value: object) -> bool:
+    try:
+        _as_plain(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _plain(value: object) -> object:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dcs._checks import check_choice
 from dcs._optional import require
+from dcs._predicting import predicting
 
 if TYPE_CHECKING:
     from dcs.estimator import DenoisingEncoder
@@ -52,26 +53,22 @@ def to_onnx(
     parameter = next(network.parameters(), torch.empty(0))
     module = _Encoder(network, inputs) if part == "encoder" else network
     example = torch.zeros(2, *shape, dtype=parameter.dtype, device=parameter.device)
-    training = network.training
     # Beside its place, so that it can be moved there at once.
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".onnx-") as folder:
         temporary = Path(folder) / path.name
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of the exporter's own making
-                torch.onnx.export(
-                    module.eval(),
-                    (example,),
-                    temporary,
-                    input_names=["x"],
-                    output_names=["features" if part == "encoder" else "prediction"],
-                    dynamic_shapes=({0: torch.export.Dim("batch")},),
-                    dynamo=True,
-                    external_data=False,
-                    verbose=False,
-                )
-        finally:
-            network.train(training)
+        with predicting(module, parameter.device), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the exporter's own making
+            torch.onnx.export(
+                module,
+                (example,),
+                temporary,
+                input_names=["x"],
+                output_names=["features" if part == "encoder" else "prediction"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
         os.replace(temporary, path)
     return path
 

@@ -134,6 +134,15 @@ def denoise(
     if trained_rate is not None and not as_array:
         from dcs.cli._sound import denoise_recordings
 
+        given = {"noise": noise, "data-seed": data_seed, "root": root, "label": label, "size": size}
+        given |= {"rate": rate, "hop": hop}
+        given |= {"part": part is not Part.all, "mixed": mixed is not Mixed.error}
+        asked = [f"--{name}" for name, value in given.items() if value]
+        if asked:
+            raise ValueError(
+                f"{', '.join(asked)} must be left out when recordings are written, taken as they are; "
+                f"or write to a .npy file"
+            )
         typer.echo(denoise_recordings(encoder, trained_rate, Path(data), out, skip_bad))
         return
     reading = as_trained(run, data, Reading(mixed, size, rate, hop, skip_bad))

@@ -66,9 +66,22 @@ def evaluate(
     ] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="Of that share, of the clustering and of --head sgd.")] = 0,
     noise: Annotated[
-        str | None, typer.Option(help="To add, such as gaussian:0.5; by default as in training.")
+        str | None,
+        typer.Option(
+            help="To add, such as gaussian:0.5; by default as in training, or none with --data.",
+        ),
     ] = None,
-    data_seed: Annotated[int, typer.Option(min=0, help="Of that noise.")] = 0,
+    data_seed: Annotated[
+        int | None, typer.Option(min=0, help="Of that noise; by default as in training, or 0 with --noise.")
+    ] = None,
+    data_range: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-30,
+            help="Of denoising: the largest minus the smallest value that data can have; by default, that of "
+            "the clean samples.",
+        ),
+    ] = None,
     root: Root = None,
     label: Label = None,
     mixed: MixedSizes = Mixed.error,
@@ -81,7 +94,8 @@ def evaluate(
     """Score the features of a run; the results are added to RUN/results.jsonl."""
     import dcs
     from dcs._checks import check_choice
-    from dcs.evaluation import features_of
+    from dcs._optional import require
+    from dcs.evaluation import denoising, features_of
     from dcs.training.checkpoint import cut_unfinished_line
 
     wanted = [word.strip() for word in protocol.split(",") if word.strip()]
@@ -97,22 +111,30 @@ def evaluate(
         raise ValueError(
             f"{source.data} has no labels: give them with --labels, or score --protocol denoising"
         )
-    # Features are made once, for all protocols.
-    features = [(features_of(encoder, split), split.y) for split in (train, test) if split.y is not None]
-    results = [_score(name, encoder, features, test, head, seed) for name in wanted]
+    if "denoising" in wanted and test.clean is None:
+        raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
+    if "clustering" in wanted:
+        require("umap", "clustering", "the clustering protocol")
     scored_on = {
         **source.described(),
         "labels": None if labels is None else str(labels),
         "held_out": held_out,
     }
     about = _about(run) | {"dataset": loaded.name, "noise": source.noise, "epochs": encoder.n_iter_}
-    lines = [_line(about, result, scored_on) for result in results]
+    features: list[Any] = []  # made once, for all protocols
+    if set(wanted) - {"denoising"}:
+        features = [(features_of(encoder, split), split.y) for split in (train, test)]
     cut_unfinished_line(run / "results.jsonl")
-    with (run / "results.jsonl").open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(line) + "\n" for line in lines))
-    for line, result in zip(lines, results, strict=True):
+    for name in wanted:
+        if name == "denoising":
+            result = denoising(test, model=encoder, data_range=data_range or _range_of(test))
+        else:
+            result = _score(name, features, head, seed)
+        line = json.dumps(_line(about, result, scored_on))
+        with (run / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
         further = "".join(f", {name} {value:.4g}" for name, value in result.metrics.items())
-        typer.echo(json.dumps(line) if as_json else f"{result.protocol}: {result.score:.2f} %{further}")
+        typer.echo(line if as_json else f"{result.protocol}: {result.score:.2f} %{further}")
 
 
 class Source(NamedTuple):
@@ -121,7 +143,7 @@ class Source(NamedTuple):
     data: str | None
     root: Path | None
     noise: str | None
-    seed: int  # of the noise
+    seed: int | None  # of the noise
     label: str | None
     reading: Reading
 
@@ -146,9 +168,10 @@ def _load(run: Path, source: Source, shape: tuple[int, ...]) -> tuple[Source, "D
     name = source.data
     if name is None:
         raise ValueError(f"{run} does not say what it was trained on: name it with --data")
-    source = source._replace(reading=as_trained(run, name, source.reading))
+    seed, reading = source.seed or 0, as_trained(run, name, source.reading)
+    source = source._replace(seed=seed, reading=reading)
     try:
-        return source, load_data(name, *source[1:], shape)
+        return source, load_data(name, source.root, source.noise, seed, source.label, reading, shape)
     except (ValueError, OSError) as error:
         if isinstance(known.get("noise"), str | None):  # as dcs fit writes it
             raise
@@ -162,7 +185,7 @@ def _as_known(source: Source, known: dict[str, Any]) -> Source:
     """Fill in what is not asked for by what the run says of its data; experiments say less than dcs fit."""
     noise, seed, reading = source.noise, source.seed, source.reading
     if noise is None and known.get("noise"):
-        noise, seed = known["noise"], known.get("seed") or 0
+        noise, seed = known["noise"], (known.get("seed") or 0) if seed is None else seed
         if not isinstance(noise, str):  # as experiments write it
             noise = f"gaussian:{noise}"
     if reading.mixed is Mixed.error:
@@ -181,12 +204,13 @@ def _about(run: Path) -> dict[str, Any]:
     training = config.get("training") or config["parameters"]
     options = training.get("objective_options") or {}
     told = options.get("regulariser_options", options)
+    seed = training.get("seed", training.get("random_state"))
     return {
         "experiment": None,
         "method": config.get("method") or training.get("objective"),  # of an experiment, or of dcs fit
         "variant": config.get("variant") or told.get("variant", "default"),
-        "trial": 0,
-        "seed": training.get("seed", training.get("random_state")),
+        "trial": seed if "method" in config else 0,  # an experiment's trials are numbered by their seeds
+        "seed": seed,
         "settings": {"training": training},
     }
 
@@ -245,13 +269,16 @@ def _splits(
     return rows(order[held_out:]), rows(order[:held_out]), {"share": test_share, "seed": seed}
 
 
-def _score(name: str, encoder: Any, features: list[Any], test: "Split", head: str, seed: int) -> "Result":
+def _range_of(split: "Split") -> float:
+    """Largest minus smallest value of the clean samples."""
+    assert split.clean is not None  # noqa: S101
+    low, high = split.clean.aminmax()
+    return float(high - low) or 1.0
+
+
+def _score(name: str, features: list[Any], head: str, seed: int) -> "Result":
     from dcs import evaluation
 
-    if name == "denoising":
-        if test.clean is None:
-            raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
-        return evaluation.denoising(test, model=encoder)
     if name == "clustering":
         import numpy as np
 

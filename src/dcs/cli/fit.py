@@ -5,7 +5,7 @@ import shlex
 import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,10 +26,6 @@ from dcs.cli._data import (
     load_data,
 )
 from dcs.cli._output import is_within
-
-if TYPE_CHECKING:
-    pass
-
 
 _OF_WAVEFORMS = ("waveunet", "conv1d", "mlp")
 

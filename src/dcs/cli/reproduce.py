@@ -124,7 +124,7 @@ def reproduce(
         precision=str(precision),
     )
     share = experiments.parse_shard(shard)
-    mine = wanted[share[0] - 1 :: share[1]]
+    mine = experiments.share_of(wanted, share)
     if dry_run:
         for trial in mine:
             typer.echo(json.dumps(trial._asdict()))
@@ -132,29 +132,31 @@ def reproduce(
     there = {experiments.key_of(line): line for line in experiments.read_results(out)}
     if only_table:
         _check_there(out, there)
-        mine = [trial for trial in mine if trial in there]
+        wanted = mine = list(there)
     if figures:
         experiments.check_figures([*mine, *there])
     left = sum(trial not in there for trial in mine)
-    typer.echo(f"{len(wanted)} trials, {left} of them to run here", err=True)
+    if not only_table:
+        typer.echo(f"{len(wanted)} trials, {left} of them to run here", err=True)
     for trial in mine if as_json else ():
         if trial in there:
             typer.echo(json.dumps(there[trial]))
     failure = None
-    with _stoppable(Progress(left, as_json)) as progress:
-        try:
-            experiments.carry_out(
-                [] if only_table else wanted,
-                out,
-                root=None if root is None else str(root),
-                jobs=jobs,
-                backend=str(backend),
-                shard=share,
-                finished=progress.finished,
-                failed=progress.failed,
-            )
-        except experiments.TrialsFailed as failed:
-            failure = failed  # the others have their table first
+    if not only_table:
+        with _stoppable(Progress(left, as_json)) as progress:
+            try:
+                experiments.carry_out(
+                    wanted,
+                    out,
+                    root=None if root is None else str(root),
+                    jobs=jobs,
+                    backend=str(backend),
+                    shard=share,
+                    finished=progress.finished,
+                    failed=progress.failed,
+                )
+            except experiments.TrialsFailed as failed:
+                failure = failed  # the others have their table first
     found = experiments.tables(experiments.read_results(out))
     written = experiments.write_tables(found, out)
     for table in () if as_json else found:

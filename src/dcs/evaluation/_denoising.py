@@ -30,7 +30,8 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
 
     Returns:
         The mean cosine, times 100. `metrics` has, each a mean over samples: `cosine`; `psnr` and `si_snr` in
-        dB; and for images of at least 11 x 11, over the last two axes, `ssim`.
+        dB, the latter without samples that are constant, clean or predicted (`settings` has their number);
+        and for images of at least 11 x 11, over the last two axes, `ssim`.
 
     Example:
         >>> clean = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -57,9 +58,12 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
         torch.stack([MEASURES[name](s, s_hat, data_range) for name in names])
         for s, s_hat in zip(truth.split(_ROWS), predicted.split(_ROWS), strict=True)
     ]
-    means = torch.cat(parts, 1).double().mean(1).tolist()
-    metrics = dict(zip(names, means, strict=True))
+    found = dict(zip(names, torch.cat(parts, 1).double(), strict=True))
+    constant = _is_constant(truth) | _is_constant(predicted)
+    found["si_snr"] = found["si_snr"][~constant]
+    metrics = {name: float(measured.mean()) for name, measured in found.items()}
     settings = {"data_range": data_range, "samples": len(truth), "shape": list(truth.shape[1:])}
+    settings["constant_samples"] = int(constant.sum())
     seconds = time.perf_counter() - start
     return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds, versions())
 
@@ -99,6 +103,11 @@ def ssim(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
     similarity = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
     similarity /= (mean_a.square() + mean_b.square() + c1) * (variances + c2)
     return similarity.flatten(1).mean(1).view(len(clean), -1).mean(1)
+
+
+def _is_constant(x: Tensor) -> Tensor:
+    low, high = x.flatten(1).aminmax(dim=1)
+    return low == high
 
 
 MEASURES = {"cosine": cosine, "psnr": psnr, "si_snr": si_snr, "ssim": ssim}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dcs import data
-from dcs._predicting import collect, device_of
+from dcs._predicting import collect, device_of, encoder_of
 
 Array = NDArray[Any]
 
@@ -33,7 +33,8 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
         elif hasattr(encoder, "transform"):
             features = encoder.transform(x)
         elif isinstance(encoder, nn.Module):
-            encode = getattr(encoder, "encode", None) or getattr(encoder, "encoder", None) or encoder
+            own = hasattr(encoder, "encode") or hasattr(encoder, "encoder")
+            encode = encoder_of(encoder) if own else encoder
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
             features = collect(encoder, encode, samples, device_of(encoder))
         elif callable(encoder):

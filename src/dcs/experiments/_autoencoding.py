@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dcs import data, evaluation, models, objectives, training
 from dcs.experiments._trial import NOISE_SEED, Outcome, Part, Trial, subset, train_once
-from dcs.training.config import default_ndim
+from dcs.noise.level import default_ndim
 
 MASKED = ("n2v", "dcs", "oracle")  # what the variants differ in: how samples become views
 TRAINED = ("mse", "cosine", "n2v", "sure", "dcs")

@@ -146,6 +146,9 @@ def remarks(table: Table) -> dict[Column, str]:
             text += f", in {column.precision}"
         if column.scale != "paper":
             text += f", the smaller network of the preset {column.scale}"
+        mixed = [row for row in table.rows if row in cells and cells[row].mixed]
+        if mixed:
+            text += f"; {_and(mixed)}: of different settings or versions, which a mean should not mix"
         texts[column] = text + _ahead(cells.values()) + _times(table, column)
     return texts
 

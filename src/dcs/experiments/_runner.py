@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import re
 import threading
 import time
@@ -82,8 +83,8 @@ def carry_out(
         root: Where the data sets are; see `dcs.data.load`.
         jobs: How many trials run side by side, with the processor's threads divided between them.
         backend: `loky` for processes on this machine, `ray` for a Ray cluster.
-        shard: (i, n): do the i-th of n equal shares. Each writes a results file of its own; in one directory,
-            all of them count.
+        shard: (i, n): do the i-th of n shares; see `share_of`. Each writes a results file of its own; in one
+            directory, all of them count.
         finished: Is told of each result.
         failed: Is told of each trial that failed, and why.
     """
@@ -98,7 +99,7 @@ def carry_out(
     path = out / ("results.jsonl" if count == 1 else f"results-{number}-of-{count}.jsonl")
     with _locked(path):
         done = {key_of(line) for line in read_results(out)}
-        waiting = [trial for trial in trials[number - 1 :: count] if trial not in done]
+        waiting = [trial for trial in share_of(trials, shard) if trial not in done]
         cut_unfinished_line(path)
         failures = {}
         answers = _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend)
@@ -156,6 +157,17 @@ def key_of(line: Line) -> Trial:
     if not isinstance(line["score"], int | float):
         raise TypeError(f"score is {line['score']!r}")
     return trial._replace(noise=float(trial.noise))
+
+
+def share_of(trials: Sequence[Trial], shard: tuple[int, int]) -> list[Trial]:
+    """The i-th of n shares, in their order: as many trainings in each, dealt at random."""
+    number, count = shard
+    chosen = set()
+    for trained in (True, False):
+        dealt = [trial for trial in trials if (trial.epochs > 0) == trained]
+        random.Random(0).shuffle(dealt)  # noqa: S311  (on all machines alike)
+        chosen.update(dealt[number - 1 :: count])
+    return [trial for trial in trials if trial in chosen]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -236,8 +248,8 @@ def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Answers:
 def _locked(path: Path) -> Iterator[None]:
     lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=WAIT_SECONDS)
     try:
-        lock.acquire()
+        held = lock.acquire()
     except Timeout:
         raise RunError(f"{path} is being written by another process: wait for it, or end it") from None
-    with lock:
+    with held:
         yield

@@ -182,7 +182,8 @@ class Seen(nn.Module):
 
 def _views(trial: Trial) -> dict[str, Any]:
     mean, std = _COLOURS[trial.dataset]
-    return {"mean": mean, "std": std}
+    # SimSiam blurs ImageNet's images, and not those of CIFAR.
+    return {"mean": mean, "std": std} | ({"blur": 0.5} if trial.dataset == "tiny-imagenet" else {})
 
 
 def _config(trial: Trial, threads: int | None) -> training.TrainingConfig:

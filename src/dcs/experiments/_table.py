@@ -1,5 +1,7 @@
 """Results as a table: mean and deviation beside the published value, and how sure the best one is."""
 
+import json
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +47,7 @@ class Cell:
     how: str = HOWS[0]
     weight: float | None = None  # λ, where it is what is compared
     step_seconds: float | None = None
+    mixed: bool = False  # whether the scores are of different settings or versions
 
     @property
     def mean(self) -> float:
@@ -205,7 +208,18 @@ def _cell(column: Column, row: _Row, lines: list[Line]) -> Cell:
         how=how,
         weight=weight,
         step_seconds=statistics.median(times) if times else None,
+        mixed=len({_settings(line) for line in lines}) > 1,
     )
+
+
+def _settings(line: Line) -> str:
+    """What decides a score beside the seed, as far as a line tells."""
+    training = dict(line.get("settings", {}).get("training", {}))
+    for name in ("seed", "threads"):
+        training.pop(name, None)
+    if "made_of" in training:  # with σ as it was estimated, which another seed may change a little
+        training["made_of"] = re.sub(r"sigma=[\d.e-]+", "sigma", training["made_of"])
+    return json.dumps([training, line.get("versions", {}).get("dcs-learn")], sort_keys=True)
 
 
 def _ranked(cells: Sequence[Cell], experiment: str) -> list[Cell]:

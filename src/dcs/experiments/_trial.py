@@ -12,8 +12,9 @@ from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
 from dcs._saved import restore
-from dcs.training.config import default_ndim
-from dcs.training.run import CONFIG, LOCK, METRICS, MODEL, OBJECTIVE
+from dcs.noise.level import default_ndim
+from dcs.training.optimizer import batch_used
+from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE
 
 WAIT_SECONDS = 10.0  # for a process that was told to end, and is about to
 NOISE_SEED = SUBSET_SEED = 0  # the same in all trials
@@ -47,14 +48,14 @@ class Trial(NamedTuple):
     @property
     def name(self) -> str:
         """Of the directory with the encoder: all but what it does not depend on."""
-        noise = f"-{self.noise:g}" if self.noise else ""
+        noise = f"-{self.noise:.15g}" if self.noise else ""
         method = self.method if self.variant == BOTH else f"{self.method}-{self.variant}"
         part = "train" if self.protocol == "linear" else "all"
         size = f"{part}{self.train_size}-{self.epochs}epochs"
         further = {
             f"-{self.precision}": self.precision != "no",
             f"-fold{self.fold}": self.fold,
-            f"-lambda{self.weight:g}": self.weight,
+            f"-lambda{self.weight:.15g}": self.weight,
             f"-{self.how}": self.how != "separate",
             f"-{self.scale}": self.scale != "paper",
         }
@@ -125,15 +126,16 @@ def train_once(
     _wait_for(out / trial.name)
     with training.Run(out / trial.name, described, resume=True) as kept:
         if kept.finished:
-            restore(network, kept.folder / MODEL, {})
+            digests = kept.description()["sha256"]
+            restore(network, kept.folder / MODEL, digests)
             if (kept.folder / OBJECTIVE).exists():
-                restore(objective, kept.folder / OBJECTIVE, {})
+                restore(objective, kept.folder / OBJECTIVE, digests)
         else:
             training.train(network, objective, x, config, recorder=kept, **options)
             kept.finish_training(network, objective, own=trial.method == config.objective)
-        took = _step_seconds(kept.folder / METRICS, config.batch_size)
-        made_of = json.loads((kept.folder / CONFIG).read_bytes()).get("made_of", repr(objective))
-    return {**described["training"], **_used(trial, config, " ".join(made_of.split()))}, took
+        took = _step_seconds(kept.folder / METRICS, batch_used(config, x.shape[0]))
+        told = kept.description()
+    return {**told["training"], **_used(trial, config, " ".join(told["made_of"].split()))}, took
 
 
 def _used(trial: Trial, config: training.TrainingConfig, made_of: str) -> dict[str, Any]:
@@ -160,4 +162,5 @@ def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rates = [json.loads(line)["samples_per_second"] for line in lines]
     rates = rates[1:] or rates  # the first epoch bears what starting up costs
+    rates = [rate for rate in rates if rate]  # 0 where a training went on at an epoch's very end
     return {"step_seconds": round(batch_size / statistics.median(rates), 6)} if rates else {}

@@ -36,6 +36,26 @@ def count_entries(b: Tensor | None, rows: Tensor) -> Tensor:
     return rows.new_full((len(rows),), rows.shape[1]) if b is None else b.sum(1)
 
 
+def spread_sigma(sigma: Tensor, x: Tensor) -> Tensor:
+    """The deviation σ of the noise in x as it broadcasts against it: a number, (n,), or what does already."""
+    n = len(x)
+    if sigma.shape == x.shape[:1] and x.ndim > 1:
+        if n == x.shape[-1] > 1:
+            raise ValueError(
+                f"sigma of shape ({n},) may be one a sample or one an entry, for x has shape "
+                f"{tuple(x.shape)}: reshape it to ({', '.join([str(n), *'1' * (x.ndim - 1)])}) or (1, {n})"
+            )
+        sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
+    try:
+        sigma.expand(x.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"sigma must be a number, one a sample ({n},), or broadcast against x {tuple(x.shape)}, "
+            f"got shape {tuple(sigma.shape)}"
+        ) from None
+    return sigma
+
+
 def dot(u: Tensor, v: Tensor) -> Tensor:
     """⟨u, v⟩ of each pair of rows, (n,); not a product of matrices, which autocast would round."""
     return (u * v).sum(1)

@@ -16,7 +16,7 @@ from dcs._checks import (
     check_tensor,
 )
 from dcs.functional._cosine import cosine_of_rows
-from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce
+from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce, spread_sigma
 from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 
@@ -224,6 +224,8 @@ def sure_loss(
     if not bool(sigma2.isfinite().all()):
         raise ValueError(f"sigma is too large: its square overflows {sigma2.dtype}; rescale the data")
     probe = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    if valid is not None:
+        probe = probe * valid
     # Mixed precision would round away the small difference of the two passes.
     with torch.autocast(x.device.type, enabled=False):
         prediction = model(x)
@@ -266,15 +268,8 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
     check_tensor("sigma", sigma)
     if not bool(((sigma >= 0) & sigma.isfinite()).all()):
         raise ValueError("sigma must be finite and not negative: it is a standard deviation")
-    if sigma.shape == x.shape[:1]:
-        sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
-    try:
-        return as_rows(sigma.to(x.device, torch.promote_types(x.dtype, torch.float32)).broadcast_to(x.shape))
-    except RuntimeError:
-        raise ValueError(
-            f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
-            f"{tuple(x.shape)}, got shape {tuple(sigma.shape)}"
-        ) from None
+    sigma = sigma.to(x.device, torch.promote_types(x.dtype, torch.float32))
+    return as_rows(spread_sigma(sigma, x).expand(x.shape))
 
 
 def _is_constant(x: Tensor, valid: Tensor | None) -> Tensor:

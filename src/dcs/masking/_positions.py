@@ -57,7 +57,8 @@ def _geometric(words: Tensor, rho: float, most: int) -> Tensor:
     uniform = words.to(torch.float32 if frequent else torch.float64)
     scale = (1 - rho) / (2**32 + 2 * _margin(rho))
     gap = uniform.mul_(scale).add_(scale * _margin(rho)).log_().mul_(1 / math.log1p(-rho))
-    return gap.int() if frequent else gap.clamp_(max=most).long()
+    # A quotient may be rounded to less than 1.
+    return gap.int().clamp_(min=1) if frequent else gap.clamp_(1, most).long()
 
 
 @cache

@@ -1,6 +1,7 @@
 """How noisy is it? Estimators of σ from noisy data alone."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal, overload
 
 import numpy as np
@@ -76,7 +77,7 @@ def estimate_sigma(
         >>> round(estimate_sigma(1 + 0.3 * noise), 3)
         0.297
     """
-    x = read_batch("x", x)
+    x = _with_doubles(read_batch("x", x))
     check_choice("method", method, ("chen2015", "mad"))
     check_finite(x.sum(dtype=torch.float64), x=x)
     images = _as_images(x, ndim)
@@ -131,7 +132,7 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
         >>> round(quiet_share(noise, 0.3), 2), round(quiet_share(torch.cat([noise, noise / 9]), 0.3), 2)
         (0.05, 0.52)
     """
-    x = read_batch("x", x)
+    x = _with_doubles(read_batch("x", x))
     check_number("sigma", sigma, above=0)
     check_finite(x.sum(dtype=torch.float64), x=x)
     from scipy.special import chdtri  # takes long to import
@@ -153,6 +154,16 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
     return quiet / count
 
 
+def default_ndim(shape: Sequence[int]) -> int:
+    """Over how many of its last axes a sample of some shape has neighbours, if nobody says."""
+    return 2 if len(shape) > 1 and shape[-2] > 2 else 1
+
+
+def _with_doubles(x: Tensor) -> Tensor:
+    """The data on a device that has float64: Apple's has none."""
+    return x.cpu() if x.device.type == "mps" else x
+
+
 def _in_order(x: Tensor) -> bool:
     """Whether neighbouring entries of vectors (n, t) are more alike than in another order, by chance 1 %."""
     columns = x[:_MOST_ROWS, :_MOST_COLUMNS].T.double()
@@ -166,7 +177,7 @@ def _in_order(x: Tensor) -> bool:
 def _as_images(x: Tensor, ndim: int | None) -> Tensor:
     """(n, channels, space or time)."""
     if ndim is None:
-        ndim = 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
+        ndim = default_ndim(x.shape[1:])
     check_integer("ndim", ndim, at_least=1, at_most=2)
     if x.ndim <= ndim:
         raise ValueError(f"ndim must leave a batch axis, got {ndim} for shape {tuple(x.shape)}")
@@ -180,12 +191,13 @@ def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor
     outer = images.new_zeros((groups, d, d), dtype=torch.float64)
     total = images.new_zeros((groups, 1, d), dtype=torch.float64)
     count = 0
+    middle = images.mean(dtype=torch.float64)  # without it, digits of large values would be lost in squares
     at_once = max(1, _CHUNK // (images[0].numel() * d // step ** (images.ndim - 2)))
     for start in range(0, len(images), at_once):
         patches = images[start : start + at_once]
         for axis in range(2, images.ndim):
             patches = patches.unfold(axis, side, step)
-        patches = patches.reshape(len(patches) if per_image else 1, -1, d).double()
+        patches = patches.reshape(len(patches) if per_image else 1, -1, d).double() - middle
         rows = slice(start, start + at_once) if per_image else slice(None)
         outer[rows] += patches.mT @ patches
         total[rows] += patches.sum(1, keepdim=True)

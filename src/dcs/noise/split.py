@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dcs._checks import check_batch, check_finite, check_generator, check_mask, check_number, check_tensor
-from dcs.functional._rows import as_rows, compared_entries, count_entries, norm
+from dcs.functional._rows import as_rows, compared_entries, count_entries, norm, spread_sigma
 from dcs.noise.level import estimate_sigma
 
 
@@ -54,17 +54,7 @@ class HoldsSigma(nn.Module):
         """Return σ as it broadcasts against a batch; if it is not known yet, estimate it from this batch."""
         if not self.is_known:
             self.estimate(x, valid)
-        sigma = self.sigma.to(x)
-        if sigma.shape == x.shape[:1]:
-            sigma = sigma.reshape(-1, *[1] * (x.ndim - 1))
-        try:
-            sigma.expand(x.shape)
-        except RuntimeError:
-            raise ValueError(
-                f"sigma must be a number, one a sample ({len(x)},), or broadcast against x "
-                f"{tuple(x.shape)}, got shape {tuple(self.sigma.shape)}"
-            ) from None
-        return sigma
+        return spread_sigma(self.sigma.to(x), x)
 
     def extra_repr(self) -> str:
         """Show sigma, if it is one number."""
@@ -106,7 +96,8 @@ class GaussianSplit(HoldsSigma):
 
         Args:
             x: Noisy samples (n, ...).
-            generator: Where z is drawn from.
+            generator: Where z is drawn from. If x was made noisy with a generator of one's own, another seed
+                is needed here: with the same one, z would be the noise that is in x.
             valid: False on padding, which is left as it is.
 
         Returns:

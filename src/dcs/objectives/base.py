@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from dcs._checks import check_batch, check_generator, check_mask, check_same_shape
 from dcs.masking import BlindSpot, Masker
 from dcs.noise import GaussianSplit
+from dcs.noise.level import default_ndim
 from dcs.noise.split import HoldsSigma
 from dcs.objectives.views import ChosenViews
 
@@ -128,7 +129,7 @@ class MaskedObjective(Objective):
 
     def own_view(self, batch: Batch) -> View:
         """Return what the masker makes of x."""
-        masker = self.default_masker(space_of(batch.x)) if self.masker is None else self.masker
+        masker = self.default_masker(default_ndim(batch.x.shape[1:])) if self.masker is None else self.masker
         return apply_masker(masker, batch)
 
     def default_masker(self, ndim: int) -> Masker:
@@ -144,11 +145,6 @@ class MaskedObjective(Objective):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
-def space_of(x: Tensor) -> int:
-    """Over how many of its last axes a batch has neighbours."""
-    return 2 if x.ndim > 2 and x.shape[-2] > 2 else 1
-
-
 def check_masker(masker: object) -> None:
     """Require something that can be called as a masker, or none."""
     if masker is not None and (not callable(masker) or isinstance(masker, type)):
@@ -159,7 +155,7 @@ def apply_masker(masker: Masker | GaussianSplit, batch: Batch) -> View:
     """Return the view that a masker or a split makes, with b as bool."""
     x, generator, _, valid = batch
     if isinstance(masker, ChosenViews) and not masker.splits:
-        masker = BlindSpot(rho=0.3, ndim=space_of(x))
+        masker = BlindSpot(rho=0.3, ndim=default_ndim(x.shape[1:]))
     if isinstance(masker, GaussianSplit):
         x_tilde, target = masker(x, generator, valid=valid)
         return View(target, x_tilde, None, masker.snr(x, valid))

@@ -68,6 +68,8 @@ class DenoisingAutoencoder(Objective):
         """Compute mean (h(x + noise) − x)²; with a pair, mean (h(pair + noise) − x)²."""
         x = batch.x
         noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=batch.generator)
+        if batch.valid is not None:
+            noise = noise * batch.valid
         return F.noise2void_loss(predict(model, batch.view + self.sigma * noise), x, None, valid=batch.valid)
 
     def extra_repr(self) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dcs import functional as F
+from dcs.functional._rows import compared_entries, count_entries
 from dcs.masking import BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives.base import Batch, MaskedObjective, Model, View, predict
@@ -98,18 +99,22 @@ class DenoisingCosine(MaskedObjective):
         pair: Tensor | None = None,
         valid: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ĉ, k and whether k is at or below the floor for each sample, as in one step of training."""
+        """Return ĉ, k and whether k is at or below the floor for each sample, as in one step of training.
+
+        Where no floor is used (`eta`, or the variant `paper`), none is.
+        """
         target, x_tilde, b, snr = self.second_view(Batch(x, generator, pair, valid))
         snr = F.snr(target, x_tilde, b, valid=valid) if snr is None else snr
-        entries = x[0].numel()
-        compared = b if valid is None else valid.expand(x.shape) & (True if b is None else b)
-        dim = compared.flatten(1).sum(1).clamp(min=1).to(snr) if compared is not None else None
-        dim = torch.full_like(snr, entries) if dim is None else dim
+        inside = None if valid is None else valid.expand(x.shape)
+        entries, dim = (count_entries(compared_entries(part, inside, x), x.flatten(1)) for part in (None, b))
         settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}
         if self.variant == "paper":
             settings |= {"method": "monte_carlo", "noise": "gaussian"}
-        k = F.expected_cosine(snr, dim, full_dim=entries, generator=generator, **settings)
-        return snr, k, k <= self.weighting["floor"]
+        k = F.expected_cosine(
+            snr, dim.clamp(min=1), full_dim=entries.clamp(min=1), generator=generator, **settings
+        )
+        floors = self.variant != "paper" and self.weighting["eta"] is None
+        return snr, k, (k <= self.weighting["floor"]) & floors
 
     def extra_repr(self) -> str:
         """Show the masker and how samples are weighted."""

@@ -19,6 +19,7 @@ class SyncBatchNorm(_BatchNorm):
             plain: Tensor = super().forward(x)
             return plain
         axes, shape = [0, *range(2, x.ndim)], [1, -1, *[1] * (x.ndim - 2)]
+        given, x = x.dtype, x.to(torch.promote_types(x.dtype, torch.float32))  # as plain normalisation
         own = torch.tensor([x.numel() // x.shape[1]], dtype=x.dtype, device=x.device)
         total = _sum_over_processes(torch.cat([x.sum(axes), own]))
         count = total[-1].detach()
@@ -36,7 +37,7 @@ class SyncBatchNorm(_BatchNorm):
         result: Tensor = centred * (variance + self.eps).rsqrt().reshape(shape)
         if self.affine:
             result = result * self.weight.reshape(shape) + self.bias.reshape(shape)
-        return result
+        return result.to(given)
 
     def _check_input_dim(self, x: Tensor) -> None:
         if x.ndim < 2:

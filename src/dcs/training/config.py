@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from dcs import masking, models, noise, objectives
 from dcs.data import LogMel
+from dcs.noise.level import default_ndim
 
 
 class TrainingConfig(BaseModel):
@@ -177,11 +178,6 @@ def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> Any:
         return models.build(config.network, shape, config.n_components, seed=config.seed, **options)
 
     return _make("network_options", build, dict(config.network_options))
-
-
-def default_ndim(shape: tuple[int, ...]) -> int:
-    """Over how many axes samples have neighbours, as `dcs.objectives.MaskedObjective` decides it."""
-    return 2 if len(shape) > 1 and shape[-2] > 2 else 1
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from dcs.data import Batches, Samples, check_lengths, valid_entries
-from dcs.objectives import Objective
+from dcs.objectives import Objective, SelfSupervised
 from dcs.training.batchnorm import synchronise
 from dcs.training.config import TrainingConfig
 from dcs.training.meters import (
@@ -163,6 +163,8 @@ class _Trainer:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         if not self.parameters:
             raise ValueError("model has no parameters to train: give one that has, with requires_grad")
+        if config.compile and isinstance(objective, SelfSupervised):
+            raise ValueError("compile must be left out: of objectives with views it reaches no backbone")
         self.optimizer = make_optimizer(model, objective, config)
         # Accelerate does not prepare these: it would change the model's `forward`, turn autocast on where an
         # objective turned it off, and look for packages in every step.

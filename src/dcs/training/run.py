@@ -106,6 +106,18 @@ class Run:
             (self.folder / CONFIG).unlink(missing_ok=True)  # nothing was trained: the directory is free again
         self.lock.release()
 
+    def description(self) -> dict[str, Any]:
+        """What a finished run says of itself; it must have been made with the same settings."""
+        told: dict[str, Any] = json.loads((self.folder / CONFIG).read_bytes())
+        known = {name: value for name, value in told.items() if name in self.config}
+        changed = differences(_deciding(known), _deciding(self.config))
+        if changed:
+            raise RunError(
+                f"{self.folder} was finished with other settings ({'; '.join(changed)}): use the same, or "
+                f"another directory"
+            )
+        return told
+
     def restore(self) -> dict[str, Any] | None:
         """The state of the newest checkpoint, if the run is resumed and has one."""
         if not self.resume:
@@ -256,7 +268,8 @@ class Run:
     def _refuse(self) -> None:
         """Raise if the directory holds what is not to be touched."""
         names = sorted(path.name for path in self.folder.iterdir())
-        found = [name for name in names if name != LOCK and not _TEMPORARY.fullmatch(name)]
+        free = (LOCK, *_LOGS)  # which may be there before config.json, or without it
+        found = [name for name in names if name not in free and not _TEMPORARY.fullmatch(name)]
         if found and not _is_config(self.folder / CONFIG):
             raise RunError(f"{self.folder} holds other files, such as {found[0]}: name a new directory")
         if found and not self.overwrite and not self.resume:
@@ -280,7 +293,8 @@ class Run:
 
 
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # as write_atomically names it
-_OURS = (CONFIG, METRICS, MODEL, OBJECTIVE, CHECKPOINTS, "results.jsonl", "report.html")
+_LOGS = ("tensorboard", "wandb")
+_OURS = (CONFIG, METRICS, MODEL, OBJECTIVE, CHECKPOINTS, "results.jsonl", "report.html", *_LOGS)
 
 
 def versions() -> dict[str, str]:
