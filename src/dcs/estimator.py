@@ -89,7 +89,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             clearly worse than the best are kept.
         ema: Decay of the average of weights that is kept, over fewer steps at first.
         precision: Of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
-        compile: Whether to compile the network for training.
+        compile: Whether to compile the network for training; not with `simsiam` and the like.
         device: `auto` (the best there is) or `cpu`.
         resident: Whether to hold data in memory or to read it batch by batch; None decides by its size.
         random_state: Of weights, order, masks and the held-out share: an integer, a numpy RandomState, or

@@ -74,7 +74,7 @@ class TrainingConfig(BaseModel):
         True, description="Whether several processes share the statistics of batch normalisation."
     )
     precision: Literal["no", "fp16", "bf16"] = Field("no", description="Mixed precision.")
-    compile: bool = Field(False, description="Whether to compile the network.")
+    compile: bool = Field(False, description="Whether to compile the network; not with simsiam and the like.")
     device: Literal["auto", "cpu"] = Field("auto", description="The best there is, or cpu.")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="Of weights, order, masks and the held-out share.")
     threads: int | None = Field(None, ge=1, description="Of the processor; by default as torch chooses.")
