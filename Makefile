@@ -40,7 +40,7 @@ chromium:
 	  echo "== installing chromium"; apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium >/dev/null; }
 
 bench: $(VENV)/.dev-installed $(PEER)/.installed
-	@echo "== benchmarks: leave the machine alone for some ten minutes"
+	@echo "== benchmarks: leave the machine alone for a quarter of an hour"
 	@$(BIN)/python benchmarks/bench.py --peer $(PEER)/bin/python
 
 clean:
