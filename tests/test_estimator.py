@@ -698,7 +698,17 @@ def test_what_the_network_sees_of_images_is_not_lost_in_saving(tmp_path, own):
         assert not (tmp_path / "saved").exists()
         return
     encoder.save(tmp_path / "saved")
-    np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))
+    loaded = dcs.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.transform(x), encoder.transform(x))
+    for predict in (
+        loaded.denoise,
+        loaded.score,
+        lambda x: dcs.export.to_onnx(loaded, x.shape[1:], tmp_path / "a.onnx"),
+    ):
+        with pytest.raises(ValueError, match="features only"):
+            predict(x)
+    with pytest.raises(TypeError, match="one that learns features only is not needed again"):
+        dcs.load(tmp_path / "saved", objective=dcs.objectives.SimSiam(projector=(8, 8), predictor=4))
 
 
 def test_a_masker_of_a_regulariser_does_not_keep_an_encoder_from_being_saved(tmp_path):
@@ -708,6 +718,8 @@ def test_a_masker_of_a_regulariser_does_not_keep_an_encoder_from_being_saved(tmp
     encoder = DenoisingEncoder(objective="simsiam-dcs", objective_options=options, **small).fit(x)
     encoder.save(tmp_path / "saved")
     np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))
+    told = json.loads((tmp_path / "saved" / "config.json").read_text())["left_out"]
+    assert told == {"objective_options.masker": repr(options["masker"])}
 
 
 def test_an_encoder_that_was_loaded_without_its_objective_can_be_saved_again(tmp_path):

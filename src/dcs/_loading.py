@@ -48,6 +48,11 @@ def load_without_history(
     about = read_description(folder, DenoisingEncoder._get_param_names())
     if network is None and about.left_out & {"network", "network_options"}:
         raise RunError(f"{folder} was fitted with a network of your own: pass it, as load(path, network=...)")
+    if isinstance(objective, str | objectives.SelfSupervised):
+        raise TypeError(
+            "objective must be what predicted samples in training, an object such as Noise2Void(...): one "
+            "that learns features only is not needed again"
+        )
     given: dict[str, Any] = {} if network is None else {"network": network}
     if isinstance(network, nn.Module):
         given["network_options"] = None
@@ -73,6 +78,8 @@ def load_without_history(
     if encoder.objective_ is not None and (folder / OBJECTIVE).exists():
         restore(encoder.objective_, folder / OBJECTIVE, about.digests)
     encoder._scale_free = isinstance(encoder.objective_, SCALE_FREE) if known else about.scale_free
+    learned = isinstance(encoder.objective_, objectives.SelfSupervised)
+    encoder._features_only = learned if known else about.features_only
     encoder.scale_ = about.scale if encoder._scale_free else 1.0
     encoder.largest_ = about.largest
     encoder.shape_ = about.shape

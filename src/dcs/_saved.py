@@ -31,6 +31,7 @@ class Description(NamedTuple):
     shape: tuple[int, ...]
     scale: float | None
     scale_free: bool
+    features_only: bool
     largest: float | None
     feature_names: list[str]
     front_end: LogMel | None
@@ -74,6 +75,7 @@ def read_description(folder: Path, names: Collection[str]) -> Description:
             shape,
             scale,
             bool(config.get("scale_free", False)),
+            bool(config.get("features_only", False)),
             largest,
             list(config.get("feature_names", ())),
             LogMel(**config["front_end"]) if config.get("front_end") else None,

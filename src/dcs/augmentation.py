@@ -50,7 +50,8 @@ class Views:
         jitter: By how much brightness, contrast, saturation (factors 1 ± so much) and hue (in turns) change.
         jitter_share: Probability that they change at all.
         grey: Probability that an image loses its colours.
-        blur: Probability of a Gaussian blur of 0.1 to 2 pixels; 0 for CIFAR, 0.5 for larger images.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels, cut off at a tenth of the image; 0 for CIFAR,
+            0.5 for larger images.
         mean: Of each colour, and
         std: its deviation, by which views are normalised: by default those of ImageNet, as in SimSiam's code;
             `CIFAR10` and `CIFAR100` hold others, and mean (0,) with std (1,) leaves values as they are. Grey

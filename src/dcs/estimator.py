@@ -66,11 +66,12 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             {"kind": "amplitude"} for signals.
         front_end: For waveforms, (n, t): options of `dcs.data.LogMel`, such as {"rate": 16000}; the network
             then sees standardised log-mel spectrograms, masked along time. None: X as it is.
-        network: `mlp`, `conv`, `conv1d`, `unet`, `vit` or `waveunet`; or a module, of which a copy is
-            trained; or a callable (shape, n_components) that makes one. A module returns x's shape and has
-            `encode` or `encoder` for the features; with `decode` or `decoder` there is a way back from them.
+        network: `mlp`, `conv`, `conv1d`, `unet`, `vit`, `waveunet`, or `resnet18` and `resnet50`, which
+            `simsiam` and the like are made for; or a module, of which a copy is trained; or a callable
+            (shape, n_components) that makes one. A module returns x's shape and has `encode` or `encoder` for
+            the features; with `decode` or `decoder` there is a way back from them.
         network_options: Of the network, such as {"hidden": (256, 256)}.
-        n_components: Features, unless the network is a module.
+        n_components: Features, unless the network is a module or a ResNet, whose features follow from width.
         max_epochs: Epochs, unless stopped early. With little data an epoch is few steps: some thousands of
             those are needed.
         batch_size: Samples a step.
@@ -120,6 +121,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     scale_: float | None
     largest_: float | None
     _scale_free: bool
+    _features_only: bool
 
     def __init__(
         self,
@@ -208,6 +210,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.history_, self.n_iter_ = history, len(history)
         self._n_features_out = features
         self._scale_free = isinstance(objective, SCALE_FREE)
+        self._features_only = isinstance(objective, objectives.SelfSupervised)
         self.scale_ = prediction_scale(network, objective, x, self._device(), lengths)
         return self
 
@@ -410,10 +413,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return made
 
     def _check_predicts(self, method: str) -> None:
-        if isinstance(self.objective_, objectives.SelfSupervised):
+        if self._features_only:
             raise ValueError(
-                f"{method} needs an objective that predicts X, such as 'dcs': {self.objective} learns "
-                f"features only, which transform returns"
+                f"{method} needs an objective that predicts X, such as 'dcs': {self.objective or 'this one'} "
+                f"learns features only, which transform returns"
             )
 
     def _device(self) -> torch.device:
@@ -481,6 +484,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 )
         parameters = {name: _as_plain(value) for name, value in given.items() if _is_plain(value)}
         left_out = {name: repr(value)[:1000] for name, value in given.items() if name not in parameters}
+        dropped = (self.objective_options or {}).items() if "objective_options" in parameters else ()
+        left_out |= {
+            f"objective_options.{name}": repr(value)[:1000] for name, value in dropped if not _is_plain(value)
+        }
         if self.objective is None:  # of an encoder that was loaded without it
             left_out["objective"] = parameters.pop("objective")
         return {
@@ -491,6 +498,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "shape": list(self.shape_),
             "scale": self.scale_,
             "scale_free": self._scale_free,
+            "features_only": self._features_only,
             "largest": self.largest_,
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
             "front_end": None if self.front_end_ is None else self.front_end_.describe(),

@@ -47,8 +47,9 @@ def to_onnx(
         raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
     inputs: Callable[[Tensor], Tensor] | None = None
     if not isinstance(network, nn.Module):
+        features_only = getattr(network, "_features_only", False)
         network, inputs = parts_of(network, shape)
-        if inputs is not None and part == "autoencoder":
+        if features_only and part == "autoencoder":
             raise ValueError("part must be 'encoder' for an encoder that learns features only")
     parameter = next(network.parameters(), torch.empty(0))
     module = _Encoder(network, inputs) if part == "encoder" else network

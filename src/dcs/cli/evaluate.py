@@ -104,6 +104,8 @@ def evaluate(
     if not wanted:
         raise ValueError(f"protocol is empty: name some of {', '.join(PROTOCOLS)}")
     encoder = dcs.load(run)
+    if "denoising" in wanted:
+        encoder._check_predicts("the denoising protocol")
     source = Source(data, root, noise, data_seed, label, Reading(mixed, size, rate, hop, skip_bad))
     source, loaded = _load(run, source, encoder.shape_)
     train, test, held_out = _splits(loaded, labels, test_share, seed)

@@ -145,6 +145,11 @@ def fit(
     if masking:
         given["masking"] = {**given.get("masking", {}), **masking}
     checked = read_config(given)
+    if components is not None and with_recipe(given).get("network", "").startswith("resnet"):
+        raise ValueError(
+            "--components must be left out for a ResNet, whose features follow from its width: "
+            "--set 'network_options={\"width\": 16}' makes 128 of a resnet18"
+        )
     views = checked.objective.startswith(tuple(SELF_SUPERVISED))
     if variant is not None:
         told = dict(given.get("objective_options", {}))

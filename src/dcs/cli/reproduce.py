@@ -95,10 +95,14 @@ def reproduce(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and stop.")] = False,
     only_table: Annotated[
-        bool, typer.Option("--only-table", help="Run nothing: print the table of what is there.")
+        bool, typer.Option("--only-table", help="Run nothing: print the table of all that is there.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: one line a trial, of all that are asked for.")
+        bool,
+        typer.Option(
+            "--json",
+            help="For programs: one line a trial, of all asked for; with --only-table, of all there are.",
+        ),
     ] = False,
 ) -> None:
     """Run an experiment of the paper, and print its table beside the published one.

@@ -161,6 +161,6 @@ def _wait_for(folder: Path) -> None:
 def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rates = [json.loads(line)["samples_per_second"] for line in lines]
-    rates = rates[1:] or rates  # the first epoch bears what starting up costs
-    rates = [rate for rate in rates if rate]  # 0 where a training went on at an epoch's very end
+    # The first epoch bears what starting up costs; 0 is where a training went on at an epoch's very end.
+    rates = [rate for rate in rates[1:] if rate]
     return {"step_seconds": round(batch_size / statistics.median(rates), 6)} if rates else {}

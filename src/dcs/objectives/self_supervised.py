@@ -138,7 +138,9 @@ class SelfSupervised(Objective):
         if batch.valid is not None:
             raise ValueError(_NO_PADDING)
         if len(batch.x) < 2 and self.training:
-            raise ValueError("x must hold at least two images to train with, got one: use larger batches")
+            raise ValueError(
+                "x must hold two images or more to train with, got one: use more, or larger batches"
+            )
         if self.projector is None:
             if torch.is_grad_enabled():
                 warnings.warn(
