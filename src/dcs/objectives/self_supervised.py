@@ -139,7 +139,7 @@ class SelfSupervised(Objective):
             raise ValueError(_NO_PADDING)
         if len(batch.x) < 2 and self.training:
             raise ValueError(
-                "x must hold two images or more to train with, got one: use more, or larger batches"
+                "x must hold at least two images, got one: use more images, or larger batches"
             )
         if self.projector is None:
             if torch.is_grad_enabled():
