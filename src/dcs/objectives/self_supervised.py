@@ -138,9 +138,7 @@ class SelfSupervised(Objective):
         if batch.valid is not None:
             raise ValueError(_NO_PADDING)
         if len(batch.x) < 2 and self.training:
-            raise ValueError(
-                "x must hold at least two images, got one: use more images, or larger batches"
-            )
+            raise ValueError("x must hold at least two images, got one: use more images, or larger batches")
         if self.projector is None:
             if torch.is_grad_enabled():
                 warnings.warn(
