@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from dcs.cli._trials import TrialProgress
     from dcs.experiments import Trial
 
 
@@ -110,6 +111,7 @@ def reproduce(
     What is finished is not run again: stop with Ctrl-C, and go on with the same command.
     """
     from dcs import experiments
+    from dcs.cli._trials import TrialProgress
 
     wanted = experiments.plan(
         str(experiment),
@@ -139,15 +141,15 @@ def reproduce(
         wanted = mine = list(there)
     if figures:
         experiments.check_figures([*mine, *there])
-    left = sum(trial not in there for trial in mine)
+    waiting = [trial for trial in mine if trial not in there]
     if not only_table:
-        typer.echo(f"{len(wanted)} trials, {left} of them to run here", err=True)
+        typer.echo(f"{len(wanted)} trials, {len(waiting)} of them to run here", err=True)
     for trial in mine if as_json else ():
         if trial in there:
             typer.echo(json.dumps(there[trial]))
     failure = None
     if not only_table:
-        with _stoppable(Progress(left, as_json)) as progress:
+        with _stoppable(TrialProgress(waiting, out, as_json)) as progress:
             try:
                 experiments.carry_out(
                     wanted,
@@ -180,48 +182,12 @@ def _check_there(out: Path, there: "dict[Trial, Any]") -> None:
         )
 
 
-class Progress:
-    """Tells of each trial on stderr, and of its result on stdout if a program reads that.
-
-    Args:
-        left: How many trials there are to run.
-        as_json: Whether a program reads.
-    """
-
-    def __init__(self, left: int, as_json: bool) -> None:
-        self.left, self.as_json = left, as_json
-        self.done = 0
-        self.reasons: list[str] = []  # of failures, as far as they were told
-
-    def finished(self, line: dict[str, Any]) -> None:
-        """Tell of a result."""
-        from dcs.experiments import key_of
-
-        self._tell(key_of(line), f"{line['score']:.2f} % in {line['seconds']:.0f} s")
-        if self.as_json:
-            typer.echo(json.dumps(line))
-
-    def failed(self, trial: "Trial", reason: str) -> None:
-        """Tell of a failure, the same reason once."""
-        self._tell(trial, "failed as before" if reason in self.reasons else f"failed: {reason}")
-        self.reasons.append(reason)
-
-    def _tell(self, trial: "Trial", what: str) -> None:
-        self.done += 1
-        noise = f" with noise {trial.noise:g}" if trial.noise else ""
-        fold = f" fold {trial.fold}" if trial.fold else ""
-        weight = f" λ = {trial.weight:g} {trial.how}" if trial.weight else ""
-        method = f"{trial.method}{weight} ({trial.variant})"
-        where = f"{trial.dataset}{noise}{fold}, {method}, {trial.protocol}, trial {trial.trial}"
-        typer.echo(f"{self.done} of {self.left}: {where}: {what}", err=True)
-
-
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, which ends everything as Ctrl-C does."""
 
 
 @contextlib.contextmanager
-def _stoppable(progress: Progress) -> Iterator[Progress]:
+def _stoppable(progress: "TrialProgress") -> Iterator["TrialProgress"]:
     """Let Ctrl-C and SIGTERM stop trials, and processes that have some, and say how to go on."""
     from dcs.training import Stopped
 
@@ -230,7 +196,8 @@ def _stoppable(progress: Progress) -> Iterator[Progress]:
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        yield progress
+        with progress:
+            yield progress
     except (Stopped, KeyboardInterrupt) as stopped:
         told = f"stopped after {progress.done} of {progress.left} trials: the same command goes on"
         typer.echo(f"dcs: {told}", err=True)

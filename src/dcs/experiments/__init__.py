@@ -4,7 +4,7 @@ from dcs.experiments._figures import check_figures, draw_figures
 from dcs.experiments._formats import as_csv, as_latex, as_markdown, write_tables
 from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
 from dcs.experiments._published import published
-from dcs.experiments._runner import TrialsFailed, carry_out, key_of, parse_shard, read_results, share_of
+from dcs.experiments._runner import RUNS, TrialsFailed, carry_out, key_of, parse_shard, read_results, share_of
 from dcs.experiments._table import Table, tables
 from dcs.experiments._trial import Trial
 
@@ -12,6 +12,7 @@ __all__ = [
     "EXPERIMENTS",
     "PRESETS",
     "PROTOCOLS",
+    "RUNS",
     "VARIANTS",
     "Table",
     "Trial",

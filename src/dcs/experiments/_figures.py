@@ -1,5 +1,6 @@
 """Figures 2 and 3 of the paper, from the encoders that Expt0 left behind."""
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dcs.experiments._autoencoding import load
 from dcs.experiments._runner import RUNS, key_of, read_results
 from dcs.experiments._trial import Trial
 from dcs.training import RunError
+from dcs.training.checkpoint import write_atomically
 from dcs.training.run import MODEL
 
 NOISE = 0.3  # of the paper's figures
@@ -114,5 +116,7 @@ def _stretched(images: Tensor) -> Tensor:
 def _write(drawn: Any, path: Path) -> list[Path]:
     paths = [path.with_suffix(suffix) for suffix in (".png", ".pdf")]
     for written in paths:
-        drawn.savefig(written, dpi=150)
+        content = io.BytesIO()
+        drawn.savefig(content, format=written.suffix[1:], dpi=150)
+        write_atomically(written, content.getvalue())
     return paths
