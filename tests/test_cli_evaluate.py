@@ -9,7 +9,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import dcs
-from dcs import data, evaluation
+from dcs import data, evaluation, experiments
+from dcs.experiments import _autoencoding
 from test_cli_fit import QUICK, inside
 from test_cli_fit import dcs as command
 
@@ -183,6 +184,33 @@ def test_encoders_of_an_experiment_are_scored(tmp_path):
     assert result.returncode == 1
     assert "has learned from tones as dcs reproduce prepares it" in result.stderr
     assert "name other data with --data" in result.stderr
+
+
+def test_an_encoder_that_has_seen_the_test_split_is_told_of(tmp_path):
+    (trial,) = [
+        t
+        for t in experiments.plan("expt0", "smoke", protocols=["clustering"], methods=["mse"], epochs=1)
+        if t.method == "mse"
+    ]
+    root, split = tmp_path / "root", _autoencoding.load(trial, None).train
+    _autoencoding.train(trial, split, tmp_path, str(root), 1)
+    seen = inside("evaluate", tmp_path / trial.name, "--protocol", "knn", "--json")
+    assert seen.returncode == 0, seen.stderr
+    assert "has learned from the test split, too" in seen.stderr
+    assert json.loads(seen.stdout)["settings"]["evaluation"]["data"]["root"] == str(root)
+    other = inside("evaluate", tmp_path / trial.name, "--protocol", "knn", "--data", "digits")
+    assert (other.returncode, other.stderr) == (0, "")
+
+
+def test_denoising_needs_no_labels_of_the_test_split(own):
+    x, y = np.load(own / "x.npy"), np.load(own / "y.npy")
+    np.savez(own / "some.npz", x_train=x[:200], y_train=y[:200], x_test=x[200:])
+    asked = ["--data", own / "some.npz", "--noise", "gaussian:0.1", "--protocol", "knn,denoising"]
+    result = inside("evaluate", own / "run", *asked, "--json")
+    assert result.returncode == 0, result.stderr
+    knn, denoised = (json.loads(line)["settings"]["evaluation"] for line in result.stdout.splitlines())
+    assert (knn["test"], denoised["samples"]) == (40, 100)
+    assert (knn["data"]["held_out"], denoised["data"]["held_out"]) == ({"share": 0.2, "seed": 0}, None)
 
 
 def test_a_saved_encoder_needs_to_be_told_its_data(own):

@@ -24,6 +24,7 @@ from torch import nn
 import dcs
 from dcs import DenoisingEncoder, evaluation, models
 from dcs.data import Split
+from dcs.data._arrays import ArraySamples
 from dcs.evaluation import _clustering, _denoising
 from dcs.evaluation._heads import fit_lbfgs, fit_sgd
 from dcs.evaluation._result import versions
@@ -196,7 +197,8 @@ def test_float64_features_with_a_large_mean_score_as_without_it(fake_umap):
         evaluation.clustering((x, y)).score, abs=1
     )
     assert evaluation.features_of(None, far).dtype == np.float64
-    assert evaluation.features_of(None, far.astype(np.float32)).dtype == np.float32
+    with pytest.warns(UserWarning, match="features of x are alike"):  # which float32 cannot tell apart
+        assert evaluation.features_of(None, far.astype(np.float32)).dtype == np.float32
     assert evaluation.features_of(None, far.astype(int)).dtype == np.float32
     assert evaluation.linear(*halves(x, y), head="sgd", epochs=1).score > 0
     assert evaluation.knn(*halves(x, y)).score == evaluation.knn(*halves(x.astype(np.float32), y)).score
@@ -418,6 +420,48 @@ def test_what_can_be_an_encoder():
     assert evaluation.linear(*parts, fitted).score > 40
     with pytest.raises(TypeError, match="encoder must have transform"):
         evaluation.knn(train, test, 5)
+    # NumPy's float64, in both or in one; and samples that are read from disk.
+    double = [(part.double().numpy(), labels) for part, labels in (train, test)]
+    assert evaluation.knn(*double, models.build("mlp", (5,), 3, hidden=(8,)), k=5).score > 40
+    assert evaluation.knn(train, double[1], k=5).score == evaluation.knn(double[0], test, k=5).score == plain
+    on_disk = [(ArraySamples(part, "x"), labels) for part, labels in double]
+    assert evaluation.knn(*on_disk, lambda x: x.flatten(1), k=5).score == plain
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e6])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_collapsed_features_are_warned_of(offset, kind):
+    x, y = (part[:40] for part in blobs())
+    alike = np.full((40, 3), offset, kind) * (1 + np.finfo(kind).eps * (np.arange(40) % 2))[:, None].astype(
+        kind
+    )
+    with pytest.warns(UserWarning, match="features of train are alike for all samples"):
+        evaluation.linear((alike, y), (x[:, :3], y))
+    evaluation.linear((np.c_[alike, x[:, 0]], y), (np.c_[alike, x[:, 0]], y))  # one that differs is enough
+
+
+def test_sgd_that_diverges_is_an_error():
+    train, test = halves(*blobs())
+    with pytest.raises(ValueError, match="head sgd has diverged with learning_rate 30: lower it"):
+        evaluation.linear((train[0] * 1e25, train[1]), (test[0] * 1e25, test[1]), head="sgd", epochs=3)
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-13, 1e13])
+def test_the_size_of_features_does_not_matter(size):
+    train, test = halves(*blobs())
+    small = [(part.double() * size, labels) for part, labels in (train, test)]
+    assert evaluation.linear(*small).score == evaluation.linear(train, test).score
+
+
+def test_samples_that_are_predicted_exactly_do_not_make_the_rest_infinite():
+    clean = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
+    noisy = clean.clone()
+    noisy[:3] += 0.1 * torch.randn(3, 16, 16, generator=torch.Generator().manual_seed(1))
+    some, three = evaluation.denoising(noisy, clean), evaluation.denoising(noisy[:3], clean[:3])
+    assert some.metrics["psnr"] == pytest.approx(three.metrics["psnr"])
+    assert some.metrics["si_snr"] == pytest.approx(three.metrics["si_snr"])
+    assert (some.settings["exact_samples"], three.settings["exact_samples"]) == (1, 0)
+    assert evaluation.denoising(clean, clean).metrics["psnr"] == math.inf
 
 
 def test_labels_may_be_anything_that_can_be_compared():

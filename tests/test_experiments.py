@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -326,6 +327,44 @@ def test_an_encoder_that_is_there_must_be_the_one_that_is_asked_for(tmp_path, mo
         _runner.run(trial, tmp_path)
 
 
+def write_pendigits(root, first=0):
+    folder = root / "pendigits"
+    folder.mkdir(parents=True)
+    for name, rows in (("pendigits.tra", 12), ("pendigits.tes", 6)):
+        lines = [",".join(map(str, [*range(first + i, first + i + 16), i % 10])) for i in range(rows)]
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return str(root)
+
+
+@pytest.mark.filterwarnings("ignore:the features have collapsed")
+def test_an_encoder_of_other_data_is_not_taken_for_this_ones(tmp_path):
+    (trial,) = [
+        t
+        for t in experiments.plan("expt1", **SMALL, datasets=["pendigits"], methods=["mse"], train_size=12)
+        if t.method == "mse"
+    ]
+    one, other = (write_pendigits(tmp_path / name, first) for name, first in (("a", 0), ("b", 30)))
+    line = _runner.run(trial, tmp_path / "out", one)
+    assert line["settings"]["training"]["threads"] == torch.get_num_threads()
+    assert line["settings"]["training"]["versions"]["torch"] == torch.__version__
+    moved = shutil.copytree(one, tmp_path / "moved")
+    assert _runner.run(trial, tmp_path / "out", str(moved))["score"] == line["score"]
+    with pytest.raises(RunError, match="finished with other settings"):
+        _runner.run(trial, tmp_path / "out", other)
+
+
+def test_n2v_masks_by_the_letter_in_the_papers_variant(tmp_path):
+    trials = experiments.plan("expt0", **SMALL | {"epochs": 1}, methods=["n2v"], variants=["paper"])
+    (trial,) = [t for t in trials if t.method == "n2v"]
+    assert "BlindSpot(rho=0.1, " in (made := _runner.run(trial, tmp_path)["settings"]["training"]["made_of"])
+    assert "min_masked=0" in made
+
+
+def test_figures_are_of_the_longest_training():
+    trials = [t for n in (2, 40, 7) for t in experiments.plan("expt0", "smoke", epochs=n)]
+    assert [trial.epochs for trial in _figures._pair(trials)] == [40, 40]
+
+
 @pytest.mark.filterwarnings("ignore:the features have collapsed")
 def test_a_training_that_was_stopped_after_its_last_step_has_a_result(tmp_path, monkeypatch):
     (trial,) = [
@@ -521,6 +560,27 @@ def test_results_of_different_settings_are_told_of():
     assert "; dcs (default): of different settings or versions, which" in experiments.as_markdown(table)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"versions": {"dcs-learn": "0.1.0", "umap-learn": "0.5.3"}},
+        {"settings": {"evaluation": {"n_neighbors": 5}}},
+        {"settings": {"training": {"learning_rate": 0.1}, "evaluation": {"n_neighbors": 20}}},
+        {"settings": {"training": {"versions": {"torch": "2.6.0"}}, "evaluation": {"n_neighbors": 20}}},
+    ],
+)
+def test_what_a_mean_should_not_mix(other):
+    lines = results(dcs_default=[82.0, 83.0])
+    for line in lines:
+        line["versions"] = {"dcs-learn": "0.1.0", "umap-learn": "0.5.9"}
+        line["settings"] = {"training": {"seed": line["trial"]}, "evaluation": {"n_neighbors": 20}}
+    # A line that is older than a setting had its default, and was trained by what scored it.
+    lines[0]["settings"]["training"] |= {"clip_norm": None, "versions": {"dcs-learn": "0.1.0"}}
+    assert "should not mix" not in experiments.as_markdown(*experiments.tables(lines))
+    lines[1] |= other
+    assert "dcs (default): of different settings" in experiments.as_markdown(*experiments.tables(lines))
+
+
 def test_scores_without_a_spread_are_not_tested():
     """Where one has a spread, Welch's test is that of its formula: t of n - 1 degrees of freedom."""
     text = experiments.as_markdown(*experiments.tables(results(mse=[80.0, 80.0], cosine=[81.0, 81.0])))
@@ -566,11 +626,7 @@ def test_trials_that_differ_in_amount_are_not_averaged():
 
 
 def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
-    folder = tmp_path / "pendigits"
-    folder.mkdir()
-    for name, rows in (("pendigits.tra", 12), ("pendigits.tes", 6)):
-        lines = [",".join(map(str, [*range(i, i + 16), i % 10])) for i in range(rows)]
-        (folder / name).write_text("\n".join(lines) + "\n")
+    write_pendigits(tmp_path)
     base = experiments.Trial("expt1", "pendigits", 0.0, "dcs", "default", "linear", 0, 1, 12)
     default, flat = (
         _autoencoding.load(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")

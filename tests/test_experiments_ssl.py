@@ -54,7 +54,7 @@ def test_the_papers_recipe(dataset, network, rate, decay, projector, fixed):
     assert (objective.widths, objective.hidden, objective.how) == (projector, 512, "separate")
     assert objective.regulariser.variant == "paper"
     assert objective.regulariser.default_masker(2).rho == 0.1
-    assert objective.augment.blur == (0.5 if dataset == "tiny-imagenet" else 0)
+    assert objective.augment.blur == 0
 
 
 def test_variants_of_the_regularisers():

@@ -30,6 +30,7 @@ def test_the_page_on_robust_dcs_has_the_tables_of_its_files(name):
 def test_the_page_of_an_experiment_has_the_table_of_its_trials(name):
     trials = [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
     page = (ROOT / "results" / f"{name}.md").read_text()
+    assert trials
     for table in tables(trials):
         assert as_markdown(table).strip() in page
 

@@ -163,6 +163,12 @@ def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tenso
     return (b * factor[:, None]).reshape(x.shape)
 
 
+def device_named(name: str) -> torch.device:
+    """What a setting means: `cpu`, or `auto` for the best there is."""
+    best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if name == "cpu" or best is None else best
+
+
 def device_of(network: nn.Module) -> torch.device:
     """Where a network's parameters are."""
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))

@@ -27,6 +27,7 @@ from dcs._predicting import (
     Numbers,
     check_units,
     collect,
+    device_named,
     encoder_of,
     largest_value,
     nearest,
@@ -211,7 +212,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._n_features_out = features
         self._scale_free = isinstance(objective, SCALE_FREE)
         self._features_only = isinstance(objective, objectives.SelfSupervised)
-        self.scale_ = prediction_scale(network, objective, x, self._device(), lengths)
+        self.scale_ = prediction_scale(network, objective, x, device_named(self.device), lengths)
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
@@ -225,7 +226,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         def features(x: Tensor, _valid: Tensor | None = None) -> Tensor:
             return encode(x if normalise is None else normalise(x))
 
-        return collect(self.network_, features, x, self._device(), lengths)
+        return collect(self.network_, features, x, device_named(self.device), lengths)
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
@@ -243,7 +244,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             prediction = nearest(x, prediction, valid) if self._scale_free else prediction
             return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
 
-        return collect(self.network_, predict, x, self._device(), lengths)
+        return collect(self.network_, predict, x, device_named(self.device), lengths)
 
     def denoise_signal(self, signal: Any) -> Array:
         """Predict the clean signal behind a noisy one of any length, (t,) or (channels, t), in float32.
@@ -267,7 +268,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return nearest(x, prediction, valid) if self._scale_free else prediction
 
         rows = min(len(windows), -(-_SIGNAL_ENTRIES // self.shape_[0]))
-        pieces = torch.from_numpy(collect(self.network_, predict, windows, self._device(), lengths, rows))
+        pieces = torch.from_numpy(
+            collect(self.network_, predict, windows, device_named(self.device), lengths, rows)
+        )
         clean: Array = cross_fade(pieces[:, :inside], starts, noisy.shape[1]).numpy()
         return clean.reshape(np.shape(signal))
 
@@ -292,7 +295,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             prediction: Tensor = scale * decode(z)
             return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
 
-        return collect(self.network_, predict, torch.tensor(z), self._device())
+        return collect(self.network_, predict, torch.tensor(z), device_named(self.device))
 
     def score(self, X: Any, y: object = None, pair: Any = None) -> float:  # noqa: N803, ARG002
         """Minus the objective on samples, with the same masks every time; higher is better.
@@ -309,7 +312,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self._check_predicts("score")
         if self.objective_ is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
-        waves, device = self._read(X), self._device()
+        waves, device = self._read(X), device_named(self.device)
         second, _ = self._seen(self._read_pair(pair, waves), lengths_of(X))
         x, lengths = self._seen(waves, lengths_of(X))
         objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
@@ -418,10 +421,6 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{method} needs an objective that predicts X, such as 'dcs': {self.objective or 'this one'} "
                 f"learns features only, which transform returns"
             )
-
-    def _device(self) -> torch.device:
-        best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return torch.device("cpu") if self.device == "cpu" or best is None else best
 
     def _read(self, X: Any, *, fitting: bool = False) -> Numbers:  # noqa: N803
         """Data as a tensor or `Samples`, of the shape that was fitted."""

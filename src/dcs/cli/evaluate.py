@@ -113,15 +113,20 @@ def evaluate(
         raise ValueError(
             f"{source.data} has no labels: give them with --labels, or score --protocol denoising"
         )
-    if "denoising" in wanted and test.clean is None:
+    # To denoise, nobody needs the labels that a test split may lack.
+    own_test = loaded.test if labels is None else None
+    noisy, noisy_held_out = (test, held_out) if own_test is None else (own_test, None)
+    if "denoising" in wanted and noisy.clean is None:
         raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
     if "clustering" in wanted:
         require("umap", "clustering", "the clustering protocol")
-    scored_on = {
-        **source.described(),
-        "labels": None if labels is None else str(labels),
-        "held_out": held_out,
-    }
+    if data is None and trained_on(run).get("part") == "all" and set(wanted) - {"clustering"}:
+        typer.echo(
+            f"dcs: {run} has learned from the test split, too (without labels), to cluster it: no score is "
+            f"on samples that are new to it",
+            err=True,
+        )
+    scored_on = {**source.described(), "labels": None if labels is None else str(labels)}
     about = _about(run) | {"dataset": loaded.name, "noise": source.noise, "epochs": encoder.n_iter_}
     features: list[Any] = []  # made once, for all protocols
     if set(wanted) - {"denoising"}:
@@ -129,10 +134,11 @@ def evaluate(
     cut_unfinished_line(run / "results.jsonl")
     for name in wanted:
         if name == "denoising":
-            result = denoising(test, model=encoder, data_range=data_range or _range_of(test))
+            result = denoising(noisy, model=encoder, data_range=data_range or _range_of(noisy))
         else:
             result = _score(name, features, head, seed)
-        line = json.dumps(_line(about, result, scored_on))
+        parted = {"held_out": noisy_held_out if name == "denoising" else held_out}
+        line = json.dumps(_line(about, result, scored_on | parted))
         with (run / "results.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         further = "".join(f", {name} {value:.4g}" for name, value in result.metrics.items())
@@ -179,7 +185,7 @@ def _load(run: Path, source: Source, shape: tuple[int, ...]) -> tuple[Source, "D
             raise
         raise ValueError(
             f"{run} has learned from {name} as dcs reproduce prepares it ({error}): its score is in "
-            f"the results.jsonl of the experiment; name other data with --data"
+            f"the results.jsonl of the experiment; name other data with --data, or where it is with --root"
         ) from error
 
 
@@ -255,7 +261,8 @@ def _splits(
     of: list[Any] = list(range(len(train)) if train.starts is None else train.names)
     things = sorted(set(of))
     if len(things) < 2:
-        raise ValueError(f"{loaded.name} holds one recording, of which nothing can be held out: name more")
+        thing = "sample" if train.starts is None else "recording"
+        raise ValueError(f"{loaded.name} holds one {thing}, of which nothing can be held out: name more")
     order = torch.randperm(len(things), generator=torch.Generator().manual_seed(seed))
     held_out = min(max(1, round(test_share * len(things))), len(things) - 1)
 

@@ -1,5 +1,6 @@
 """The denoising protocol: how near predictions are to the clean data, where that is known."""
 
+import math
 import time
 from typing import Any
 
@@ -30,8 +31,9 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
 
     Returns:
         The mean cosine, times 100. `metrics` has, each a mean over samples: `cosine`; `psnr` and `si_snr` in
-        dB, the latter without samples that are constant, clean or predicted (`settings` has their number);
-        and for images of at least 11 x 11, over the last two axes, `ssim`.
+        dB, without samples that are predicted exactly, and the latter without constant ones, clean or
+        predicted (`settings` has their numbers); and for images of at least 11 x 11, over the last two axes,
+        `ssim`.
 
     Example:
         >>> clean = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -61,9 +63,10 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
     found = dict(zip(names, torch.cat(parts, 1).double(), strict=True))
     constant = _is_constant(truth) | _is_constant(predicted)
     found["si_snr"] = found["si_snr"][~constant]
-    metrics = {name: float(measured.mean()) for name, measured in found.items()}
+    metrics = {name: _mean(measured) for name, measured in found.items()}
     settings = {"data_range": data_range, "samples": len(truth), "shape": list(truth.shape[1:])}
     settings["constant_samples"] = int(constant.sum())
+    settings["exact_samples"] = int((truth == predicted).flatten(1).all(1).sum())
     seconds = time.perf_counter() - start
     return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds, versions())
 
@@ -105,6 +108,12 @@ def ssim(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
     return similarity.flatten(1).mean(1).view(len(clean), -1).mean(1)
 
 
+def _mean(values: Tensor) -> float:
+    """Over samples without those that are infinitely good, unless all are."""
+    bounded = values[values != math.inf]
+    return float((bounded if len(bounded) else values).mean())
+
+
 def _is_constant(x: Tensor) -> Tensor:
     low, high = x.flatten(1).aminmax(dim=1)
     return low == high
@@ -137,4 +146,4 @@ def _tensor(x: Any, name: str) -> Tensor:
     samples = torch.as_tensor(array)
     if samples.ndim < 2 or not len(samples):
         raise ValueError(f"{name} must be samples (n, ...), got shape {tuple(samples.shape)}")
-    return samples.float()
+    return samples.detach().cpu().float()

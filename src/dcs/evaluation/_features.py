@@ -36,10 +36,12 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             own = hasattr(encoder, "encode") or hasattr(encoder, "encoder")
             encode = encoder_of(encoder) if own else encoder
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
+            if isinstance(samples, Tensor) and samples.is_floating_point():
+                samples = samples.to(_dtype_of(encoder))  # NumPy's numbers are float64 unless told otherwise
             features = collect(encoder, encode, samples, device_of(encoder))
         elif callable(encoder):
             with torch.no_grad():
-                features = encoder(x)
+                features = encoder(x.read(range(len(x))) if isinstance(x, data.Samples) else x)
         else:
             raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
     if isinstance(features, Tensor):
@@ -57,7 +59,19 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             else "the encoder, or what it is given, has some"
         )
         raise ValueError(f"the features of {name} have NaN or infinite entries: {remedy}")
-    return features.reshape(len(features), -1)
+    features = features.reshape(len(features), -1)
+    smallest = 16 * np.finfo(features.dtype).eps * np.abs(features).max(0)  # what rounding may do
+    if len(features) > 1 and (np.ptp(features, axis=0) <= smallest).all():
+        warnings.warn(
+            f"the features of {name} are alike for all samples: whatever gave them has collapsed, and any "
+            f"score is that of guessing",
+            stacklevel=3,
+        )
+    return features
+
+
+def _dtype_of(network: nn.Module) -> torch.dtype:
+    return next((value.dtype for value in network.parameters() if value.is_floating_point()), torch.float32)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
 _TOLERANCE = 1e-6  # of the largest entry of the gradient, in whitened coordinates
+_FAR = 100  # times that: short of the minimum, and not merely at the end of what digits allow
 
 
 class Linear:
@@ -36,7 +37,7 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
     n = len(x)
     x = x.double()
     mean, scale = x.mean(0), x.std(0, correction=0)
-    scale = torch.where(scale > 1e-12 * mean.abs().clamp(min=1), scale, 1.0)
+    scale = torch.where(scale > 1e-12 * x.abs().amax(0), scale, 1.0)  # 1 for constant features
     z = (x - mean) / scale
     penalty = 1 / (inverse_penalty * n)
     values, vectors = torch.linalg.eigh(z.T @ z / n)
@@ -60,7 +61,8 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
         return float(loss + penalty / 2 * weight.square().sum()), gradient.numpy().ravel()
 
     start = np.zeros((d + 1) * classes)
-    options = {"gtol": _TOLERANCE, "ftol": 0.0, "maxiter": max_iter, "maxcor": 20}
+    most = {"maxiter": max_iter, "maxfun": 20 * max_iter}
+    options = {"gtol": _TOLERANCE, "ftol": 0.0, "maxcor": 20, **most}
     # SciPy's few numbers are not worth threads of its own, which would wait for torch's in a busy loop.
     with threadpool_limits(1, user_api="blas"):
         found = minimize(objective, start, method="L-BFGS-B", jac=True, options=options)
@@ -68,6 +70,8 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
         warnings.warn(
             f"logistic regression stopped after {max_iter} iterations: raise max_iter", stacklevel=3
         )
+    elif not found.success and np.abs(found.jac).max() > _FAR * _TOLERANCE:
+        warnings.warn(f"logistic regression ended short of its minimum ({found.message})", stacklevel=3)
     theta = torch.from_numpy(found.x).view(classes, d + 1).T
     return Linear(whiten @ theta[:-1], theta[-1], mean, scale)
 
@@ -91,5 +95,10 @@ def fit_sgd(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+    if not bool(weight.isfinite().all()):
+        raise ValueError(
+            f"head sgd has diverged with learning_rate {learning_rate:g}: lower it, or scale the features, "
+            f"which go up to {float(x.abs().max()):.3g}"
+        )
     zeros = torch.zeros(x.shape[1])
     return Linear(weight.detach(), bias.detach(), zeros, zeros + 1)

@@ -41,6 +41,7 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         for part in ((x, "train"), (test_x, "test"))
     )
     check_widths(z, test_z)
+    test_z = test_z.to(z.dtype)
     voters, right = min(k, len(z)), 0
     rows = max(1, _ENTRIES // len(z))
     for block, its_targets in zip(test_z.split(rows), test_targets.split(rows), strict=True):

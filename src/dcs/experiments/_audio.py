@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dcs import evaluation, training
+from dcs._predicting import device_named
 from dcs.experiments._sounds import load_sounds, make_tones
 from dcs.experiments._trial import Outcome, Part, Trial, subset, train_once
 
@@ -35,9 +36,10 @@ def run(trial: Trial, out: Path, root: str | None, threads: int | None) -> Outco
     if trial.method == "untrained":
         settings: dict[str, Any] = config.model_dump(include={"network", "network_options"})
         metrics: dict[str, float] = {}
+        network.to(device_named(config.device))
     else:
         objective = training.make_objective(config, shape)
-        settings, metrics = train_once(trial, network, objective, part.train.x, config, out)
+        settings, metrics = train_once(trial, network, objective, part.train.x, config, out, root)
     return Outcome(evaluation.linear(part.train, part.test, network), settings, metrics)
 
 

@@ -10,6 +10,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from dcs import data, evaluation, models, objectives, training
+from dcs._predicting import device_named
 from dcs.experiments._trial import NOISE_SEED, Outcome, Part, Trial, subset, train_once
 from dcs.noise.level import default_ndim
 
@@ -21,7 +22,7 @@ BATCH_SIZE = 256
 def run(trial: Trial, out: Path, root: str | None, threads: int | None) -> Outcome:
     """Carry out a trial."""
     part = load(trial, root)
-    encoder, settings, metrics = train(trial, part.train, out, threads)
+    encoder, settings, metrics = train(trial, part.train, out, root, threads)
     if trial.protocol == "linear":
         result = evaluation.linear(part.train, part.test, encoder)
     else:
@@ -44,7 +45,7 @@ def load(trial: Trial, root: str | None) -> Part:
 
 
 def train(
-    trial: Trial, split: data.Split, out: Path, threads: int | None
+    trial: Trial, split: data.Split, out: Path, root: str | None, threads: int | None
 ) -> tuple[Any, dict[str, Any], dict[str, float]]:
     """The encoder of a trial, trained or read from where an earlier call left it, its settings and times."""
     x = split.x
@@ -68,13 +69,13 @@ def train(
     )
     network = models.build("mlp", shape, classes, seed=trial.seed)
     if trial.method == "untrained":
-        return network, {"network": "mlp", "n_components": classes}, {}
+        return network.to(device_named(config.device)), {"network": "mlp", "n_components": classes}, {}
     oracle = trial.method == "oracle"
     objective: objectives.Objective = training.make_objective(config, shape)
     if oracle:
         objective = objectives.CosineOracle(_views_of_dcs(trial, shape))
     pair = split.clean if oracle else None
-    return network, *train_once(trial, network, objective, x, config, out, pair=pair)
+    return network, *train_once(trial, network, objective, x, config, out, root, pair=pair)
 
 
 def _settings_of(trial: Trial) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _settings_of(trial: Trial) -> dict[str, Any]:
         return {}
     if trial.method == "dcs":
         return {"objective_options": {"variant": "paper"}}
-    return {"masking": {"rho": 0.1}} if trial.method == "n2v" else {}
+    return {"masking": {"rho": 0.1, "min_masked": 0}} if trial.method == "n2v" else {}
 
 
 def _views_of_dcs(trial: Trial, shape: tuple[int, ...]) -> Any:

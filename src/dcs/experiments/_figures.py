@@ -86,10 +86,11 @@ def _images(figure: Any, networks: dict[str, Any], split: Any, title: str) -> An
 
 
 def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
-    """The first trial of cosine and of dCS, with the paper's noise if it is there."""
+    """The first trial of cosine and of dCS, with the paper's noise if it is there, and trained longest."""
     grey = [name for name, entry in CATALOGUE.items() if len(entry.shape) == 2 and entry.shape[0] > 2]
     there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear" and t.dataset in grey]
-    for cosine in sorted((t for t in there if t.method == "cosine"), key=lambda t: (t.noise != NOISE, t)):
+    first = sorted(there, key=lambda t: (t.noise != NOISE, t.trial, -t.epochs, -t.train_size, t))
+    for cosine in (t for t in first if t.method == "cosine"):
         alike = [
             t for t in there if t.method == "dcs" and t._replace(method="cosine", variant="both") == cosine
         ]
@@ -99,7 +100,7 @@ def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
 
 
 def _network(trial: Trial, x: Any, out: Path) -> models.Autoencoder:
-    network = models.build("mlp", tuple(x.shape[1:]), 10)
+    network = models.build("mlp", tuple(x.shape[1:]), CATALOGUE[trial.dataset].classes)
     assert isinstance(network, models.Autoencoder)  # noqa: S101
     path = out / RUNS / trial.name / MODEL
     if not path.exists():

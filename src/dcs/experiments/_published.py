@@ -96,7 +96,7 @@ def published(
         scores = _EXPT1_SCORES[protocol].get(dataset)
         return dict(zip(_EXPT1, scores, strict=True)).get(method) if scores else None
     if experiment == "expt3":
-        return _EXPT3_SCORES.get(method) if dataset == "esc50" else None
+        return _EXPT3_SCORES.get(method) if (dataset, protocol) == ("esc50", "linear") else None
     if weight is None:
         score = _EXPT2_SCORES.get(dataset, {}).get(method)
     else:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock, Timeout
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
@@ -122,8 +122,8 @@ def run(trial: Trial, out: Path, root: str | None = None, threads: int | None = 
     """Carry out a trial, going on where it was stopped; its line of results.jsonl."""
     start = time.perf_counter()
     before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
+    threads = threads or before
+    torch.set_num_threads(threads)
     try:
         result, settings, metrics = _KINDS[trial.experiment](trial, out, root, threads)
     finally:
@@ -184,7 +184,7 @@ Answers = Generator[Line | Failed, None, None]
 def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Answers:
     if backend == "loky" and jobs == 1:
         return (_attempt(trial, out, root) for trial in trials)
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, cpu_count() // jobs)
     parent = os.getpid() if backend == "loky" else None  # Ray ends its own processes
     calls = (delayed(_attempt)(trial, out, root, threads, parent) for trial in trials)
     return _side_by_side(calls, jobs, backend)

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dcs import augmentation, data, evaluation, objectives, training
+from dcs._predicting import device_named
 from dcs.experiments._trial import Outcome, Part, Trial, subset, train_once
 from dcs.objectives.self_supervised import encode
 
@@ -85,10 +86,12 @@ def run(trial: Trial, out: Path, root: str | None, threads: int | None) -> Outco
         objective = training.make_objective(config, shape)
     settings: dict[str, Any] = config.model_dump(include={"network", "network_options"})
     metrics: dict[str, float] = {}
-    if trial.method != "untrained":
+    if trial.method == "untrained":
+        network.to(device_named(config.device))
+    else:
         watched = [subset(split, _WATCHED) for split in part]
-        monitor = training.KNNMonitor(*watched, every=_WATCHED_EVERY, inputs=objective.inputs)
-        settings, metrics = train_once(trial, network, objective, x, config, out, monitor=monitor, **options)
+        options["monitor"] = training.KNNMonitor(*watched, every=_WATCHED_EVERY, inputs=objective.inputs)
+        settings, metrics = train_once(trial, network, objective, x, config, out, root, **options)
     seen = Seen(network, objective)
     train, test = ((evaluation.features_of(seen, split.x), split.y) for split in part)
     metrics["knn"] = evaluation.knn(train, test).score
@@ -182,8 +185,7 @@ class Seen(nn.Module):
 
 def _views(trial: Trial) -> dict[str, Any]:
     mean, std = _COLOURS[trial.dataset]
-    # SimSiam blurs ImageNet's images, and not those of CIFAR.
-    return {"mean": mean, "std": std} | ({"blur": 0.5} if trial.dataset == "tiny-imagenet" else {})
+    return {"mean": mean, "std": std}  # and, as in the paper, no blur, not even of Tiny-ImageNet
 
 
 def _config(trial: Trial, threads: int | None) -> training.TrainingConfig:
@@ -200,7 +202,7 @@ def _config(trial: Trial, threads: int | None) -> training.TrainingConfig:
         {
             "objective": method,
             "objective_options": options,
-            "masking": {"rho": 0.1} if paper and method.endswith("-n2v") else {},
+            "masking": {"rho": 0.1, "min_masked": 0} if paper and method.endswith("-n2v") else {},
             "network": recipe.network,
             "network_options": recipe.options,
             "max_epochs": trial.epochs,

@@ -14,6 +14,7 @@ from dcs.experiments._published import Score, published
 from dcs.experiments._siamese import WEIGHTS
 from dcs.experiments._sounds import FOLDS
 from dcs.experiments._trial import BOTH
+from dcs.training import read_config
 
 TITLES = {"linear": "Linear evaluation", "clustering": "Clustering"}
 _SWEEP = "Linear evaluation with different λ"
@@ -137,6 +138,7 @@ def _over_folds(lines: list[Line]) -> list[Line]:
             **next(iter(folds.values())),
             "fold": _ALL,
             "score": statistics.mean(f["score"] for f in folds.values()),
+            "mixed": len({_settings(f) for f in folds.values()}) > 1,
         }
         for folds in groups.values()
         if len(folds) == len(FOLDS)
@@ -208,18 +210,22 @@ def _cell(column: Column, row: _Row, lines: list[Line]) -> Cell:
         how=how,
         weight=weight,
         step_seconds=statistics.median(times) if times else None,
-        mixed=len({_settings(line) for line in lines}) > 1,
+        mixed=len({_settings(line) for line in lines}) > 1 or any(line.get("mixed") for line in lines),
     )
 
 
 def _settings(line: Line) -> str:
     """What decides a score beside the seed, as far as a line tells."""
-    training = dict(line.get("settings", {}).get("training", {}))
+    settings, scored_by = line.get("settings", {}), line.get("versions", {})
+    # A setting that is newer than a line had its default.
+    training = {**read_config({}).model_dump(mode="json"), **settings.get("training", {})}
+    trained_by = training.pop("versions", scored_by)
+    versions = {**scored_by, "trained by": [trained_by.get(name) for name in ("dcs-learn", "torch")]}
     for name in ("seed", "threads"):
-        training.pop(name, None)
+        training.pop(name)
     if "made_of" in training:  # with σ as it was estimated, which another seed may change a little
         training["made_of"] = re.sub(r"sigma=[\d.e-]+", "sigma", training["made_of"])
-    return json.dumps([training, line.get("versions", {}).get("dcs-learn")], sort_keys=True)
+    return json.dumps([training, settings.get("evaluation", {}), versions], sort_keys=True)
 
 
 def _ranked(cells: Sequence[Cell], experiment: str) -> list[Cell]:

@@ -11,10 +11,11 @@ from filelock import FileLock, Timeout
 from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
+from dcs._predicting import device_named
 from dcs._saved import restore
 from dcs.noise.level import default_ndim
 from dcs.training.optimizer import batch_used
-from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE
+from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE, fingerprint
 
 WAIT_SECONDS = 10.0  # for a process that was told to end, and is about to
 NOISE_SEED = SUBSET_SEED = 0  # the same in all trials
@@ -42,16 +43,20 @@ class Trial(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """Of weights, order and masks; the noise and the choice of samples are the same in all trials."""
+        """Of weights, order, masks and clusters; noise and choice of samples are the same in all trials."""
         return self.trial
+
+    @property
+    def part(self) -> str:
+        """Of the data, that the encoder learns from: `train`, or `all` of it, which is clustered then."""
+        return "train" if self.protocol == "linear" else "all"
 
     @property
     def name(self) -> str:
         """Of the directory with the encoder: all but what it does not depend on."""
         noise = f"-{self.noise:.15g}" if self.noise else ""
         method = self.method if self.variant == BOTH else f"{self.method}-{self.variant}"
-        part = "train" if self.protocol == "linear" else "all"
-        size = f"{part}{self.train_size}-{self.epochs}epochs"
+        size = f"{self.part}{self.train_size}-{self.epochs}epochs"
         further = {
             f"-{self.precision}": self.precision != "no",
             f"-fold{self.fold}": self.fold,
@@ -95,6 +100,7 @@ def train_once(
     x: Tensor | data.Samples,
     config: training.TrainingConfig,
     out: Path,
+    root: str | None,
     **options: Any,
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Train a network in place, or read what an earlier call left, going on where that was stopped.
@@ -106,13 +112,21 @@ def train_once(
         x: Samples to learn from.
         config: The settings.
         out: The directory of encoders.
+        root: Where the data set is, so that the encoder can be scored again.
         **options: Of `dcs.training.train`.
 
     Returns:
         The settings, and `step_seconds`, how long a step took (the median over the epochs but the first).
     """
     described: dict[str, Any] = {
-        "data": {"source": trial.dataset, "noise": trial.noise, "samples": x.shape[0]},
+        "data": {
+            "source": trial.dataset,
+            "root": None if root is None else str(Path(root).absolute()),
+            "noise": trial.noise,
+            "part": trial.part,
+            "samples": x.shape[0],
+            "fingerprint": fingerprint(x),
+        },
         "method": trial.method,
         "variant": trial.variant,
         "shape": list(x.shape[1:]),
@@ -128,6 +142,7 @@ def train_once(
         if kept.finished:
             digests = kept.description()["sha256"]
             restore(network, kept.folder / MODEL, digests)
+            network.to(device_named(config.device))
             if (kept.folder / OBJECTIVE).exists():
                 restore(objective, kept.folder / OBJECTIVE, digests)
         else:
@@ -135,7 +150,8 @@ def train_once(
             kept.finish_training(network, objective, own=trial.method == config.objective)
         took = _step_seconds(kept.folder / METRICS, batch_used(config, x.shape[0]))
         told = kept.description()
-    return {**told["training"], **_used(trial, config, " ".join(told["made_of"].split()))}, took
+    used = _used(trial, config, " ".join(told["made_of"].split()))
+    return {**told["training"], **used, "versions": told["versions"]}, took
 
 
 def _used(trial: Trial, config: training.TrainingConfig, made_of: str) -> dict[str, Any]:

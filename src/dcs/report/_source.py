@@ -107,7 +107,8 @@ def _load(run: Run, shape: tuple[int, ...], data: str | os.PathLike[str] | None,
 
 def _compare(run: Run, loaded: Dataset, data: str | os.PathLike[str] | None) -> str:
     """Say of data that was named whether it is what the run was trained on, unless it is."""
-    about = run.config.get("data")
+    # What an experiment has a fingerprint of is what it made of the data, such as a choice of samples.
+    about = run.config.get("data") if "method" not in run.config else None
     trained_on = about.get("fingerprint") if isinstance(about, dict) else None
     name = loaded.name if data is None else os.fspath(data)
     if trained_on is None:
