@@ -81,6 +81,10 @@ def test_labels_from_a_file(own):
         assert line["settings"]["evaluation"]["test"] == 60
         scores.append(line["score"])
     assert scores[0] == scores[1] > 20
+    (own / "y.txt").write_text((own / "y.txt").read_text() + "\n \n")  # blank lines at the end are none
+    few = inside("evaluate", own / "run", "--labels", own / "y.txt", "--protocol", "knn", "--k", 7, "--json")
+    assert few.returncode == 0, few.stderr
+    assert json.loads(few.stdout)["settings"]["evaluation"]["k"] == 7
 
 
 def test_labels_from_a_file_are_not_mixed_with_those_of_a_test_split(run, tmp_path):
@@ -205,7 +209,7 @@ def test_an_encoder_that_has_seen_the_test_split_is_told_of(tmp_path):
 def test_denoising_needs_no_labels_of_the_test_split(own):
     x, y = np.load(own / "x.npy"), np.load(own / "y.npy")
     np.savez(own / "some.npz", x_train=x[:200], y_train=y[:200], x_test=x[200:])
-    asked = ["--data", own / "some.npz", "--noise", "gaussian:0.1", "--protocol", "knn,denoising"]
+    asked = ["--data", own / "some.npz", "--noise", "gaussian:0.1", "--protocol", "knn,denoising", "--k", 5]
     result = inside("evaluate", own / "run", *asked, "--json")
     assert result.returncode == 0, result.stderr
     knn, denoised = (json.loads(line)["settings"]["evaluation"] for line in result.stdout.splitlines())
@@ -229,7 +233,7 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
     ("arguments", "words"),
     [
         (["--protocol", "liner"], "protocol must be one of linear, clustering, knn, denoising"),
-        ([], "has no labels: give them with --labels"),
+        ([], "x.npy has no labels: give them with --labels\n"),
         (["--protocol", "denoising"], "needs clean data"),
         (["--protocol", ","], "protocol is empty"),
         (["--labels", "missing.npy"], "missing.npy"),
@@ -237,6 +241,7 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
         (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 samples"),
         (["--labels", "nan.npy"], "labels nan.npy has 1 missing labels of 300"),
         (["--labels", "blank.txt"], "labels blank.txt has 100 missing labels of 300"),
+        (["--labels", "latin.txt"], "labels latin.txt is no text in UTF-8"),
         (["--labels", "one.txt"], "one.txt has one class only, a: at least two"),
         (["--labels", "pairs.npy"], "labels pairs.npy must be (n,), one a sample, got shape (150, 2)"),
         (["--labels", "x.npy"], "labels x.npy must be (n,), one a sample"),
@@ -249,7 +254,8 @@ def test_what_a_user_can_mend_is_one_line(own, arguments, words, monkeypatch):
     (own / "text.npy").write_text("a\n")
     np.save(own / "nan.npy", np.array([0.0] * 150 + [1.0] * 149 + [np.nan]))
     np.save(own / "pairs.npy", np.arange(300).reshape(150, 2) % 3)
-    (own / "blank.txt").write_text("a\nb\n\n" * 100)
+    (own / "blank.txt").write_text("a\n\nb\n" * 100)
+    (own / "latin.txt").write_bytes(b"\xe9\n" * 300)
     (own / "one.txt").write_text("a\n" * 300)
     result = inside("evaluate", own / "run", *arguments)
     assert result.returncode == 1

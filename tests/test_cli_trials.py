@@ -59,7 +59,7 @@ def test_there_is_a_bar_on_a_terminal_and_results_stay_on_stdout(tmp_path):
     assert process.returncode == 0
     assert re.search("0 of 4 trials .*━━━", told.decode())
     assert "1 of 4: digits with noise 0.3, mse (both), linear, trial 0: " in told.decode()
-    assert printed.startswith("### Linear evaluation")
+    assert printed.startswith("## Expt0: MNIST with Gaussian noise, here on digits\n\n### Linear evaluation")
 
 
 def _read(terminal):

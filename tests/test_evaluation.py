@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -201,7 +202,8 @@ def test_float64_features_with_a_large_mean_score_as_without_it(fake_umap):
         assert evaluation.features_of(None, far.astype(np.float32)).dtype == np.float32
     assert evaluation.features_of(None, far.astype(int)).dtype == np.float32
     assert evaluation.linear(*halves(x, y), head="sgd", epochs=1).score > 0
-    assert evaluation.knn(*halves(x, y)).score == evaluation.knn(*halves(x.astype(np.float32), y)).score
+    single = x.astype(np.float32)
+    assert evaluation.knn(*halves(x, y), k=50).score == evaluation.knn(*halves(single, y), k=50).score
 
 
 def test_linear_takes_constant_and_collinear_features():
@@ -249,6 +251,7 @@ def test_sgd_is_a_plain_loop(batch_size, rate):
     assert torch.equal(head.logits(x), torch.addmm(head.bias, x, head.weight))  # features as they are
 
 
+@pytest.mark.filterwarnings("ignore:k is .*, of which all vote")
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([0.07, 0.1, 1.0]))
 def test_knn_is_a_plain_vote(seed, k, temperature):
@@ -264,6 +267,12 @@ def test_knn_is_a_plain_vote(seed, k, temperature):
         right += max(votes, key=votes.get) == label
     ours = evaluation.knn((train, train_y), (test, test_y), k=k, temperature=temperature).score
     assert abs(ours - 100 * right / len(test)) < 100 / len(test) + 1e-9
+
+
+def test_more_neighbours_than_samples_are_warned_of():
+    train, test = halves(*blobs(40))
+    with pytest.warns(UserWarning, match="k is 200, and train has 20 samples, of which all vote on each"):
+        assert evaluation.knn(train, test).settings["k"] == 20
 
 
 def test_knn_in_blocks_is_knn(monkeypatch):
@@ -446,11 +455,14 @@ def test_sgd_that_diverges_is_an_error():
         evaluation.linear((train[0] * 1e25, train[1]), (test[0] * 1e25, test[1]), head="sgd", epochs=3)
 
 
-@pytest.mark.parametrize("size", [1e-20, 1e-13, 1e13])
-def test_the_size_of_features_does_not_matter(size):
+@pytest.mark.parametrize(
+    ("size", "kind"), [(1e-200, "f8"), (1e-20, "f4"), (1e-13, "f8"), (1e19, "f4"), (1e200, "f8")]
+)
+@pytest.mark.parametrize("protocol", [evaluation.linear, lambda *parts: evaluation.knn(*parts, k=5)])
+def test_the_size_of_features_does_not_matter(size, kind, protocol):
     train, test = halves(*blobs())
-    small = [(part.double() * size, labels) for part, labels in (train, test)]
-    assert evaluation.linear(*small).score == evaluation.linear(train, test).score
+    sized = [((part.double().numpy() * size).astype(kind), labels) for part, labels in (train, test)]
+    assert protocol(*sized).score == protocol(train, test).score > 80
 
 
 def test_samples_that_are_predicted_exactly_do_not_make_the_rest_infinite():
@@ -474,7 +486,7 @@ def test_classes_that_cannot_be_right_are_warned_of():
     x, y = blobs()
     (train, train_y), test = halves(x, y)
     with pytest.warns(UserWarning, match=r"test has 1 classes that train lacks \(2\)"):
-        score = evaluation.knn((train[train_y < 2], train_y[train_y < 2]), test).score
+        score = evaluation.knn((train[train_y < 2], train_y[train_y < 2]), test, k=20).score
     assert score <= 100 * np.mean(test[1] < 2)
 
 
@@ -498,6 +510,10 @@ def test_a_result_is_one_line_of_json():
     named = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "scipy", "scikit-learn")}
     assert line["versions"] == {"dcs-learn": dcs.__version__, **named}  # the encoder may have been a PCA
     assert line["seconds"] > 0
+    numpys = evaluation.knn(*halves(x, y), k=np.int64(5), temperature=np.float32(0.5))
+    assert json.loads(numpys.to_json())["settings"] | {"k": 5, "temperature": 0.5} == numpys.settings
+    seeded = evaluation.linear(*halves(x, y), head="sgd", epochs=1, seed=np.int64(5))
+    assert json.loads(seeded.to_json())["seed"] == 5
     exact = evaluation.denoising(x, x)
     assert exact.metrics["psnr"] == math.inf
     assert json.loads(exact.to_json())["metrics"]["psnr"] is None
@@ -520,6 +536,14 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.clustering((x, gaps(y, "a", object))), "labels must be of one kind"),
         (lambda x, y: evaluation.cluster_accuracy(gaps(y, np.nan, float), y), "9 of 300 labels are missing"),
         (lambda x, y: evaluation.cluster_accuracy(y, gaps(y, np.nan, float)), "9 of 300 clusters are"),
+        (lambda x, y: evaluation.linear((x[:0], y[:0]), (x, y)), "train has no samples"),
+        (lambda x, y: evaluation.clustering((x[:0], y[:0])), "part has no samples"),
+        (lambda x, y: evaluation.linear((csr_array(x), y), (x, y)), "train has a sparse matrix"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: x[:7]), "one row a sample, 300, got 7"),
+        (lambda x, y: evaluation.linear((x, y), (x, y), lambda x: x[:1]), "one row a sample, 300, got 1"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: (x, x)), "got a tuple of 2"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), nn.GRU(5, 2)), "GRU must give a tensor .* got a tuple"),
+        (lambda x, y: evaluation.clustering((x, y), min_dist=5), "min_dist must be"),
         (lambda x, y: evaluation.linear((x / 0, y), (x, y)), "features of train have NaN or infinite"),
         (lambda x, y: evaluation.linear((x, y), (x, y), head="svm"), "head must be one of lbfgs, sgd"),
         (lambda x, y: evaluation.linear((x, y), (x, y), C=0), "C must be a finite number above 0"),

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -433,10 +434,61 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path):
         experiments.carry_out(experiments.plan("expt0", **SMALL), tmp_path / "mine")
 
 
-def test_damaged_results_are_named(tmp_path):
-    (tmp_path / "results.jsonl").write_text('{"experiment": "expt0"}\n')
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ({"score": math.nan}, "score is nan"),
+        ({"score": "80"}, "score is '80'"),
+        ({"epochs": "1"}, "epochs is '1'"),
+        ({"method": "magic"}, "method must be one of mse"),
+        ({"variant": "other"}, "variant must be one of default, paper, both"),
+        ({"protocol": "knn"}, "protocol must be one of linear, clustering"),
+        ({"experiment": "expt9"}, "experiment must be one of expt0"),
+        ({"experiment": None}, "of no experiment: dcs evaluate writes such"),
+    ],
+)
+def test_damaged_results_are_named(tmp_path, damage, words):
+    (line,) = results(mse=[80.0])
+    (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line | damage) + "\n")
+    with pytest.raises(RunError, match=f"results.jsonl, line 2, is no result .*{re.escape(words)}"):
+        experiments.read_results(tmp_path)
+
+
+def test_results_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "results.jsonl").write_bytes(b'{"experiment": "\xff"}\n')
     with pytest.raises(RunError, match=r"results.jsonl, line 1, is no result"):
         experiments.read_results(tmp_path)
+
+
+def test_a_last_line_without_an_end_counts_if_it_is_whole(tmp_path):
+    path, (line,) = tmp_path / "results.jsonl", results(mse=[80.0])
+    path.write_text(json.dumps(line))
+    assert experiments.read_results(tmp_path) == [line]
+    experiments.carry_out([], tmp_path)
+    assert path.read_text() == json.dumps(line) + "\n"
+    path.write_text(json.dumps(line) + "\n" + json.dumps(line)[:-1])
+    assert experiments.read_results(tmp_path) == [line]
+    experiments.carry_out([], tmp_path)
+    assert path.read_text() == json.dumps(line) + "\n"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_warnings_name_their_trial(tmp_path, monkeypatch, jobs):
+    trials = experiments.plan("expt0", **SMALL | {"epochs": 1}, methods=["mse"], train_size=12)
+    trials = [trial for trial in trials if trial.method in ("mse", "pca")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        experiments.carry_out(trials, tmp_path, jobs=jobs)
+    texts = [str(warning.message) for warning in caught]
+    for trial in trials:
+        assert any(text.startswith(f"{trial.name}: test has ") for text in texts)
+
+
+def test_without_a_result_no_table_is_written(tmp_path):
+    out, words = tmp_path / "out", ["reproduce", "expt0", "--preset", "smoke", "--protocol", "linear"]
+    empty = dcs(*words, "--losses", "mse", "--shard", "9/9", "--out", out)
+    assert (empty.returncode, empty.stdout.strip()) == (0, "")
+    assert not list(out.glob("table.*"))
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/0", ""])

@@ -53,7 +53,8 @@ def read_description(folder: Path, names: Collection[str]) -> Description:
         if config.get("format_version", 1) > FORMAT_VERSION:
             raise RunError(f"{folder / CONFIG} is of a newer version: pip install --upgrade dcs-learn")
         if not (folder / MODEL).is_file():
-            resumed = "so the run is not finished: dcs fit ... --resume goes on with it"
+            resume = "dcs reproduce, called as before," if "method" in config else "dcs fit ... --resume"
+            resumed = f"so the run is not finished: {resume} goes on with it"
             remedy = resumed if "training" in config else "save the encoder again"
             raise RunError(f"{folder / MODEL} does not exist, {remedy}")
         if "training" in config:

@@ -58,6 +58,7 @@ def evaluate(
             help="Of linear: lbfgs, logistic regression on standardised features; or sgd, SimSiam's recipe."
         ),
     ] = Head.lbfgs,
+    k: Annotated[int, typer.Option("--k", min=1, help="Of knn: how many neighbours vote.")] = 200,
     test_share: Annotated[
         float,
         typer.Option(
@@ -110,9 +111,8 @@ def evaluate(
     source, loaded = _load(run, source, encoder.shape_)
     train, test, held_out = _splits(loaded, labels, test_share, seed)
     if set(wanted) - {"denoising"} and train.y is None:
-        raise ValueError(
-            f"{source.data} has no labels: give them with --labels, or score --protocol denoising"
-        )
+        further = "" if test.clean is None else ", or score --protocol denoising"
+        raise ValueError(f"{source.data} has no labels: give them with --labels{further}")
     # To denoise, nobody needs the labels that a test split may lack.
     own_test = loaded.test if labels is None else None
     noisy, noisy_held_out = (test, held_out) if own_test is None else (own_test, None)
@@ -126,7 +126,7 @@ def evaluate(
             f"on samples that are new to it",
             err=True,
         )
-    scored_on = {**source.described(), "labels": None if labels is None else str(labels)}
+    scored_on = {**source.described(), "labels": None if labels is None else str(labels.absolute())}
     about = _about(run) | {"dataset": loaded.name, "noise": source.noise, "epochs": encoder.n_iter_}
     features: list[Any] = []  # made once, for all protocols
     if set(wanted) - {"denoising"}:
@@ -136,13 +136,13 @@ def evaluate(
         if name == "denoising":
             result = denoising(noisy, model=encoder, data_range=data_range or _range_of(noisy))
         else:
-            result = _score(name, features, head, seed)
+            result = _score(name, features, head, seed, k)
         parted = {"held_out": noisy_held_out if name == "denoising" else held_out}
         line = json.dumps(_line(about, result, scored_on | parted))
-        with (run / "results.jsonl").open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
         further = "".join(f", {name} {value:.4g}" for name, value in result.metrics.items())
         typer.echo(line if as_json else f"{result.protocol}: {result.score:.2f} %{further}")
+        with (run / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
 class Source(NamedTuple):
@@ -285,7 +285,7 @@ def _range_of(split: "Split") -> float:
     return float(high - low) or 1.0
 
 
-def _score(name: str, features: list[Any], head: str, seed: int) -> "Result":
+def _score(name: str, features: list[Any], head: str, seed: int, k: int) -> "Result":
     from dcs import evaluation
 
     if name == "clustering":
@@ -296,4 +296,4 @@ def _score(name: str, features: list[Any], head: str, seed: int) -> "Result":
     train, held_out = features
     if name == "linear":
         return evaluation.linear(train, held_out, head=str(head), seed=seed)
-    return evaluation.knn(train, held_out)
+    return evaluation.knn(train, held_out, k=k)

@@ -164,12 +164,12 @@ def reproduce(
             except experiments.TrialsFailed as failed:
                 failure = failed  # the others have their table first
     found = experiments.tables(experiments.read_results(out))
-    written = experiments.write_tables(found, out)
-    for table in () if as_json else found:
-        typer.echo(experiments.as_markdown(table))
+    if not as_json:
+        typer.echo(experiments.as_page(found))
+    written = experiments.write_tables(found, out) if found else []
     if figures and failure is None:
         written += experiments.draw_figures(out, root=None if root is None else str(root))
-    if not as_json:
+    if written and not as_json:
         typer.echo("written: " + ", ".join(str(path) for path in written))
     if failure is not None:
         raise failure

@@ -24,7 +24,11 @@ def read_labels(path: Path) -> tuple[Tensor, tuple[str, ...]]:
             raise ValueError(f"labels {path} must be (n,), one a sample, got shape {array.shape}")
         values = array.ravel().tolist()
     else:
-        values = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"labels {path} is no text in UTF-8: write it anew, one label a line") from None
+        values = [line.strip() for line in text.rstrip().splitlines()]
         if values and values[0].lower() in ("label", "labels", "class", "y"):
             values = values[1:]
     numbers, classes = number_labels(values, f"labels {path}")

@@ -45,7 +45,7 @@ def clustering(
     """
     start = time.perf_counter()
     check_integer("n_neighbors", n_neighbors, at_least=2)
-    check_number("min_dist", min_dist, at_least=0)
+    check_number("min_dist", min_dist, at_least=0, at_most=1)
     check_integer("seed", seed, at_least=0, at_most=2**32 - 1)
     for name, value in (("n_clusters", n_clusters), ("n_components", n_components)):
         if value is not None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             features = encoder.transform(x)
         elif isinstance(encoder, nn.Module):
             own = hasattr(encoder, "encode") or hasattr(encoder, "encoder")
-            encode = encoder_of(encoder) if own else encoder
+            encode = encoder_of(encoder) if own else _one_tensor(encoder)
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
             if isinstance(samples, Tensor) and samples.is_floating_point():
                 samples = samples.to(_dtype_of(encoder))  # NumPy's numbers are float64 unless told otherwise
@@ -44,6 +44,8 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
                 features = encoder(x.read(range(len(x))) if isinstance(x, data.Samples) else x)
         else:
             raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
+    if isinstance(features, tuple):
+        raise TypeError(f"encoder must give one array of features (n, d), got a tuple of {len(features)}")
     if isinstance(features, Tensor):
         features = features.detach().cpu()
         features = (features if features.dtype == torch.float64 else features.float()).numpy()
@@ -52,6 +54,11 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     features = features.astype(np.float64 if features.dtype == np.float64 else np.float32, copy=False)
     if features.ndim < 2 or not len(features):
         raise ValueError(f"{name} must give features (n, d), got shape {features.shape}")
+    if len(features) != len(x):
+        raise ValueError(
+            f"the features of {name} must be one row a sample, {len(x)}, got {len(features)}: is a batch "
+            f"left out?"
+        )
     if not np.isfinite(features).all():
         remedy = (
             "remove or replace them first"
@@ -68,6 +75,17 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             stacklevel=3,
         )
     return features
+
+
+def _one_tensor(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    def call(x: Tensor) -> Tensor:
+        features = network(x)
+        if not isinstance(features, Tensor):
+            kind = type(features).__name__
+            raise TypeError(f"encoder {type(network).__name__} must give a tensor of features, got a {kind}")
+        return features
+
+    return call
 
 
 def _dtype_of(network: nn.Module) -> torch.dtype:
@@ -118,9 +136,13 @@ def labelled(part: Any, name: str) -> tuple[Any, Array]:
         raise TypeError(f"{name} must be a dcs.data.Split or a pair (x, y), got {type(part).__name__}")
     if y is None:
         raise ValueError(f"{name} has no labels, which this protocol needs: give them as ({name}, labels)")
+    if hasattr(x, "toarray"):
+        raise TypeError(f"{name} has a sparse matrix, which no encoder takes: give x.toarray()")
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(x):
         raise ValueError(f"the labels of {name} must be ({len(x)},), one a sample, got {labels.shape}")
+    if not len(labels):
+        raise ValueError(f"{name} has no samples: give some")
     check_labels(f"labels of {name}", labels)
     return x, labels
 

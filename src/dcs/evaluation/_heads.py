@@ -36,9 +36,12 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
     """
     n = len(x)
     x = x.double()
-    mean, scale = x.mean(0), x.std(0, correction=0)
-    scale = torch.where(scale > 1e-12 * x.abs().amax(0), scale, 1.0)  # 1 for constant features
-    z = (x - mean) / scale
+    largest = x.abs().amax(0)
+    size = torch.where(largest > 0, largest, 1.0)
+    z = x / size  # or squares of the very large, or very small, would not be numbers
+    mean, scale = z.mean(0), z.std(0, correction=0)
+    scale = torch.where(scale > 1e-12, scale, 1.0)  # 1 for constant features
+    z = (z - mean) / scale
     penalty = 1 / (inverse_penalty * n)
     values, vectors = torch.linalg.eigh(z.T @ z / n)
     whiten = vectors / (values.clamp(min=0) + 2 * penalty).sqrt()
@@ -73,7 +76,7 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
     elif not found.success and np.abs(found.jac).max() > _FAR * _TOLERANCE:
         warnings.warn(f"logistic regression ended short of its minimum ({found.message})", stacklevel=3)
     theta = torch.from_numpy(found.x).view(classes, d + 1).T
-    return Linear(whiten @ theta[:-1], theta[-1], mean, scale)
+    return Linear(whiten @ theta[:-1], theta[-1], mean * size, scale * size)
 
 
 def fit_sgd(
@@ -83,7 +86,7 @@ def fit_sgd(
 
     The learning rate is for batches of 256 and scaled with their size; features are taken as they are.
     """
-    x, generator = x.float(), Generator().manual_seed(seed)
+    x, generator = x.float(), Generator().manual_seed(int(seed))
     weight = (0.01 * torch.randn(x.shape[1], classes, generator=generator)).requires_grad_()
     bias = torch.zeros(classes, requires_grad=True)
     optimizer = torch.optim.SGD([weight, bias], lr=0.0, momentum=0.9)

@@ -1,9 +1,11 @@
 """The nearest-neighbour protocol, as SimSiam monitors its training."""
 
 import time
+import warnings
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from dcs._checks import check_integer, check_number
@@ -20,7 +22,7 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         train: A labelled `dcs.data.Split`, or (x, y).
         test: The same.
         encoder: See `linear`.
-        k: Voters; all of them, where there are fewer.
+        k: Voters; all of them, with a warning, where there are no more.
         temperature: How much nearer ones count more.
 
     Returns:
@@ -37,12 +39,17 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
     (x, y), (test_x, test_y) = labelled(train, "train"), labelled(test, "test")
     classes, (targets, test_targets) = numbered(y, test_y)
     z, test_z = (
-        normalize(torch.from_numpy(features_of(encoder, *part)), dim=1)
+        _directions(torch.from_numpy(features_of(encoder, *part)))
         for part in ((x, "train"), (test_x, "test"))
     )
     check_widths(z, test_z)
     test_z = test_z.to(z.dtype)
     voters, right = min(k, len(z)), 0
+    if voters == len(z):
+        warnings.warn(
+            f"k is {k}, and train has {len(z)} samples, of which all vote on each: give a lower k",
+            stacklevel=2,
+        )
     rows = max(1, _ENTRIES // len(z))
     for block, its_targets in zip(test_z.split(rows), test_targets.split(rows), strict=True):
         cosine, index = (block @ z.T).topk(voters, dim=1)
@@ -66,3 +73,9 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         time.perf_counter() - start,
         versions(),
     )
+
+
+def _directions(z: Tensor) -> Tensor:
+    """Features of length 1, or 0; first of size 1, as squares of the very large or small are no numbers."""
+    largest = z.abs().amax(1, keepdim=True)
+    return normalize(z / torch.where(largest > 0, largest, 1.0), dim=1)

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 import dcs
 
 _ALWAYS = ("torch", "numpy", "scipy", "scikit-learn")
@@ -51,4 +53,6 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
+    if isinstance(value, np.generic):  # as loops over np.arange hand over
+        value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

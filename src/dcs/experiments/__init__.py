@@ -1,7 +1,7 @@
 """The paper's experiments: trials that are planned, carried out, and put in a table beside the published."""
 
 from dcs.experiments._figures import check_figures, draw_figures
-from dcs.experiments._formats import as_csv, as_latex, as_markdown, write_tables
+from dcs.experiments._formats import as_csv, as_latex, as_markdown, as_page, write_tables
 from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
 from dcs.experiments._published import published
 from dcs.experiments._runner import RUNS, TrialsFailed, carry_out, key_of, parse_shard, read_results, share_of
@@ -20,6 +20,7 @@ __all__ = [
     "as_csv",
     "as_latex",
     "as_markdown",
+    "as_page",
     "carry_out",
     "check_figures",
     "draw_figures",

@@ -104,21 +104,17 @@ def as_csv(found: Iterable[Table]) -> str:
     return text.getvalue()
 
 
-def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
-    """Write table.md, table.csv and table.tex into a directory."""
+def as_page(found: Sequence[Table]) -> str:
+    """All tables in Markdown, those of each experiment below its title."""
     names = dict.fromkeys(table.experiment for table in found)
     groups = [[table for table in found if table.experiment == name] for name in names]
-    pages = [
-        "\n".join(
-            [
-                f"## {experiment_title(own)}\n",
-                *map(as_markdown, own),
-            ]
-        )
-        for own in groups
-    ]
+    return "\n".join("\n".join([f"## {experiment_title(own)}\n", *map(as_markdown, own)]) for own in groups)
+
+
+def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
+    """Write table.md, table.csv and table.tex into a directory."""
     contents = {
-        "table.md": "\n".join(pages),
+        "table.md": as_page(found),
         "table.csv": as_csv(found),
         "table.tex": "\n".join(as_latex(table) for table in found),
     }

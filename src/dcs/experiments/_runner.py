@@ -3,12 +3,14 @@
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import re
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -21,7 +23,8 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.experiments import _audio, _autoencoding, _siamese
-from dcs.experiments._trial import NOISE_SEED, SUBSET_SEED, WAIT_SECONDS, Outcome, Trial
+from dcs.experiments._plan import EXPERIMENTS, HOWS, VARIANTS
+from dcs.experiments._trial import BOTH, NOISE_SEED, SUBSET_SEED, WAIT_SECONDS, Outcome, Trial
 from dcs.training import RunError, Stopped
 from dcs.training.checkpoint import cut_unfinished_line, whole_lines
 
@@ -42,6 +45,13 @@ class Failed(NamedTuple):
 
     trial: Trial
     reason: str
+
+
+class Answer(NamedTuple):
+    """What came of a trial, and what was warned of meanwhile, maybe in another process."""
+
+    outcome: Line | Failed
+    warned: list[tuple[str, type[Warning]]]
 
 
 class TrialsFailed(RunError):  # noqa: N818  (named for what happened, as `Stopped` is)
@@ -97,7 +107,9 @@ def carry_out(
         raise RunError(f"{out} is a file: name a directory")
     (out / RUNS).mkdir(parents=True, exist_ok=True)
     path = out / ("results.jsonl" if count == 1 else f"results-{number}-of-{count}.jsonl")
-    with _locked(path):
+    with _locked(path), warnings.catch_warnings():
+        # joblib replaces a process that has grown, as by data that is kept for the next trial.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
         done = {key_of(line) for line in read_results(out)}
         waiting = [trial for trial in share_of(trials, shard) if trial not in done]
         cut_unfinished_line(path)
@@ -105,15 +117,17 @@ def carry_out(
         answers = _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend)
         # Closing ends processes that are still at work when this one is told to stop.
         with path.open("a", encoding="utf-8") as file, contextlib.closing(answers):
-            for answer in answers:
-                if isinstance(answer, Failed):
-                    failures[answer.trial] = answer.reason
-                    failed(*answer)
-                    continue
-                file.write(json.dumps(answer) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-                finished(answer)
+            for outcome, warned in answers:
+                if isinstance(outcome, Failed):
+                    failures[outcome.trial] = outcome.reason
+                    failed(*outcome)
+                else:
+                    file.write(json.dumps(outcome) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                    finished(outcome)
+                for text, kind in warned:
+                    warnings.warn(text, kind, stacklevel=2)
     if failures:
         raise TrialsFailed(failures)
 
@@ -141,7 +155,7 @@ def read_results(out: Path) -> list[Line]:
     """Read the results in a directory, of all shards; of a trial that is there twice, the first."""
     found: dict[Trial, Line] = {}
     for path in sorted(out.glob("results*.jsonl")):
-        for row, text in enumerate(whole_lines(path.read_bytes()).decode().splitlines(), 1):
+        for row, text in enumerate(whole_lines(path.read_bytes()).splitlines(), 1):
             try:
                 line = json.loads(text)
                 found.setdefault(key_of(line), line)
@@ -152,10 +166,22 @@ def read_results(out: Path) -> list[Line]:
 
 def key_of(line: Line) -> Trial:
     """The trial that a result is of."""
+    if line.get("experiment") is None:
+        raise ValueError("of no experiment: dcs evaluate writes such into the directory of a run")
     known = {name: line[name] for name in Trial._fields if name in line or name not in Trial._field_defaults}
+    for name, value in {**known, "score": line["score"]}.items():
+        kind = Trial.__annotations__.get(name, float)
+        right = isinstance(value, int | float if kind is float else kind)
+        if not right or (isinstance(value, float) and not math.isfinite(value)):
+            raise TypeError(f"{name} is {value!r}")
     trial = Trial(**known)
-    if not isinstance(line["score"], int | float):
-        raise TypeError(f"score is {line['score']!r}")
+    check_choice("experiment", trial.experiment, EXPERIMENTS)
+    described = EXPERIMENTS[trial.experiment]
+    methods = (*described.methods, *described.further, *described.orientation)
+    check_choice("method", trial.method, methods)
+    check_choice("protocol", trial.protocol, described.protocols)
+    check_choice("variant", trial.variant, (*VARIANTS, BOTH))
+    check_choice("how", trial.how, HOWS)
     return trial._replace(noise=float(trial.noise))
 
 
@@ -178,7 +204,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-Answers = Generator[Line | Failed, None, None]
+Answers = Generator[Answer, None, None]
 
 
 def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Answers:
@@ -192,10 +218,17 @@ def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, ba
 
 def _attempt(
     trial: Trial, out: Path, root: str | None, threads: int | None = None, parent: int | None = None
-) -> Line | Failed:
-    """Carry out a trial; why, if that fails, for the others are to go on."""
+) -> Answer:
+    """Carry out a trial; why, if that fails, for the others are to go on. Warnings name the trial."""
     if parent is not None:
         _end_with(parent)
+    with warnings.catch_warnings(record=True) as caught:
+        outcome = _outcome(trial, out, root, threads)
+    texts = dict.fromkeys((f"{trial.name}: {warning.message}", warning.category) for warning in caught)
+    return Answer(outcome, list(texts))
+
+
+def _outcome(trial: Trial, out: Path, root: str | None, threads: int | None) -> Line | Failed:
     try:
         return run(trial, out, root, threads)
     except Stopped:

@@ -33,17 +33,25 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def whole_lines(content: bytes) -> bytes:
-    """All up to the last end of a line: what follows was being written when a process was ended."""
-    return content[: content.rfind(b"\n") + 1]
+    """Lines of JSON without a last one that was still being written when a process was ended."""
+    end = content.rfind(b"\n") + 1
+    try:
+        json.loads(content[end:])
+    except ValueError:
+        return content[:end]
+    return content + b"\n"  # which an editor left out
 
 
 def cut_unfinished_line(path: Path) -> None:
     """Let a file, if it is there, end with a whole line, so that another can be added."""
     if path.exists():
         content = path.read_bytes()
-        whole = len(whole_lines(content))
-        if whole < len(content):
-            os.truncate(path, whole)
+        whole = whole_lines(content)
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))
+        elif len(whole) > len(content):
+            with path.open("ab") as file:
+                file.write(b"\n")
 
 
 def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
