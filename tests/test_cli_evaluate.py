@@ -85,6 +85,8 @@ def test_labels_from_a_file(own):
     few = inside("evaluate", own / "run", "--labels", own / "y.txt", "--protocol", "knn", "--k", 7, "--json")
     assert few.returncode == 0, few.stderr
     assert json.loads(few.stdout)["settings"]["evaluation"]["k"] == 7
+    usual = inside("evaluate", own / "run", "--labels", own / "y.txt", "--protocol", "knn", "--json")
+    assert json.loads(usual.stdout)["settings"]["evaluation"]["k"] == 240 // 5
 
 
 def test_labels_from_a_file_are_not_mixed_with_those_of_a_test_split(run, tmp_path):

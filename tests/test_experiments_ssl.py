@@ -13,6 +13,8 @@ from dcs.experiments import _runner, _siamese
 from dcs.training import Stopped, make_objective
 from official_files import some_images, write_cifar10, write_tiny_imagenet
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*of which all vote on each")  # of a few images
+
 
 def dcs(*arguments):
     command = [sys.executable, "-m", "dcs", *map(str, arguments)]

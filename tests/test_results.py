@@ -26,7 +26,7 @@ def test_the_page_on_robust_dcs_has_the_tables_of_its_files(name):
     assert tables in (ROOT / "results" / "robust-dcs.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["expt0-quick", "expt2-quick", "expt3-quick"])
+@pytest.mark.parametrize("name", ["expt0-quick", "expt1-quick", "expt2-quick", "expt3-quick"])
 def test_the_page_of_an_experiment_has_the_table_of_its_trials(name):
     trials = [json.loads(line) for line in (ROOT / "results" / f"{name}.jsonl").read_text().splitlines()]
     page = (ROOT / "results" / f"{name}.md").read_text()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dcs.evaluation import Result
 
 PROTOCOLS = ("linear", "clustering", "knn", "denoising")
+_MOST_VOTERS = 200  # as SimSiam has it
 
 
 class Head(StrEnum):
@@ -58,7 +59,14 @@ def evaluate(
             help="Of linear: lbfgs, logistic regression on standardised features; or sgd, SimSiam's recipe."
         ),
     ] = Head.lbfgs,
-    k: Annotated[int, typer.Option("--k", min=1, help="Of knn: how many neighbours vote.")] = 200,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k",
+            min=1,
+            help="Of knn: how many neighbours vote.  [default: 200, or a fifth of the samples if fewer]",
+        ),
+    ] = None,
     test_share: Annotated[
         float,
         typer.Option(
@@ -285,7 +293,7 @@ def _range_of(split: "Split") -> float:
     return float(high - low) or 1.0
 
 
-def _score(name: str, features: list[Any], head: str, seed: int, k: int) -> "Result":
+def _score(name: str, features: list[Any], head: str, seed: int, k: int | None) -> "Result":
     from dcs import evaluation
 
     if name == "clustering":
@@ -296,4 +304,4 @@ def _score(name: str, features: list[Any], head: str, seed: int, k: int) -> "Res
     train, held_out = features
     if name == "linear":
         return evaluation.linear(train, held_out, head=str(head), seed=seed)
-    return evaluation.knn(train, held_out, k=k)
+    return evaluation.knn(train, held_out, k=k or max(1, min(_MOST_VOTERS, len(train[1]) // 5)))
