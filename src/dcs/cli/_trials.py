@@ -85,9 +85,8 @@ class TrialProgress:
 
     def _look(self) -> None:
         """Bring the bar up to date."""
-        waiting = tuple(self.waiting)
-        left = sum(_work(trial) * (1 - _share_done(trial, self.out)) for trial in waiting)
-        text = f"{self.left - len(waiting)} of {self.left} trials"
+        left = sum(_work(trial) * (1 - _share_done(trial, self.out)) for trial in tuple(self.waiting))
+        text = f"{self.done} of {self.left} trials"
         self.bar.update(self.task, completed=self.total - left, description=text)
 
 
