@@ -247,6 +247,8 @@ def scores(out):
     return {experiments.key_of(line): line["score"] for line in experiments.read_results(out)}
 
 
+# The next training may have begun when it is killed, and have no checkpoint yet.
+@pytest.mark.filterwarnings("ignore:.*has no checkpoint:dcs.training.checkpoint.CheckpointWarning")
 def test_killed_and_started_again_it_ends_with_the_same_scores(tmp_path):
     trials = experiments.plan("expt0", **SMALL, methods=["mse", "dcs"])
     experiments.carry_out(trials, tmp_path / "whole")
