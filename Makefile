@@ -31,7 +31,7 @@ test: $(VENV)/.dev-installed
 # Screenshots are left in build/screenshots.
 test-browser: $(VENV)/.browser-installed chromium
 	@echo "== tests in a browser"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/report/test_browser.py
 
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \

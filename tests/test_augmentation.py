@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcs.augmentation import CIFAR10, Views, ViewsWarning
+from tests.helpers import seeded
 
 pytest.importorskip("kornia")
 
 PLAIN = Views(scale=(1, 1), ratio=(1, 1), flip=0, jitter_share=0, grey=0, mean=(0,), std=(1,))
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def images(n=64, channels=3, size=16):

@@ -17,12 +17,9 @@ import dcs.inspection
 import dcs.masking
 import dcs.noise
 from dcs import functional as F
+from tests.helpers import seeded
 
 NAN, INF = math.nan, math.inf
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def spoilt(x, value):

@@ -12,7 +12,7 @@ from dcs import demo, objectives
 from dcs import functional as F
 from dcs.data import CATALOGUE
 from dcs.training import TrainingConfig
-from official_files import some_images, write_idx
+from tests.official_files import some_images, write_idx
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -6,7 +6,7 @@ from dcs.inspection._evidence import Evidence
 from dcs.inspection._result import Estimate, Sigma
 from dcs.inspection._verdicts import CLEAN, NO_ANSWER, VISIBLE, noise_level
 
-_SYSTEMATIC = 0.05  # as far as estimates were off where all agreed; see benchmarks/inspection.py
+_SYSTEMATIC = 0.05  # as far as estimates were off where all agreed; see studies/inspection.py
 
 
 def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:

@@ -1,0 +1,1 @@
+"""The test suite: one folder for each package of `dcs`, shared helpers in `tests.helpers`."""
