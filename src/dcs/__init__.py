@@ -37,9 +37,10 @@ __all__ = [
     "noise",
     "objectives",
     "report",
+    "runs",
     "training",
 ]
-_HOMES = {"DenoisingEncoder": "estimator", "inspect": "inspection", "load": "_loading"}
+_HOMES = {"DenoisingEncoder": "estimator", "inspect": "inspection", "load": "estimator"}
 
 if TYPE_CHECKING:
     from dcs import (
@@ -56,10 +57,10 @@ if TYPE_CHECKING:
         noise,
         objectives,
         report,
+        runs,
         training,
     )
-    from dcs._loading import load
-    from dcs.estimator import DenoisingEncoder
+    from dcs.estimator import DenoisingEncoder, load
     from dcs.inspection import inspect
 
 

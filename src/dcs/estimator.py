@@ -1,111 +1,88 @@
-"""`DenoisingEncoder`: the whole of dcs-learn as one scikit-learn transformer."""
+"""`DenoisingEncoder`: the scikit-learn face of dcs-learn."""
 
-import contextlib
 import copy
-import dataclasses
-import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset as TorchDataset
 
-from dcs import data, models, objectives
-from dcs._checks import check_choice, check_integer
-from dcs._given import at_once, check_nd, lengths_of, ndim_of, source_of, stream
-from dcs._long_signals import cross_fade, cut
-from dcs._predicting import (
-    SCALE_FREE,
-    Array,
-    Numbers,
-    check_units,
-    collect,
-    device_named,
-    encoder_of,
-    largest_value,
-    nearest,
-    predicting,
-    prediction_scale,
-    rows_of,
-)
-from dcs._saved import FORMAT, FORMAT_VERSION, check_target, write_folder
-from dcs.augmentation import Views
-from dcs.noise import GaussianSplit
-from dcs.training import TrainingConfig, make_front_end, make_network, make_objective, read_config, train
-from dcs.training.config import with_recipe
-from dcs.training.run import MODEL, OBJECTIVE, versions
+from dcs import data, models, objectives, runs
+from dcs._checks import check_integer
+from dcs.training import CUSTOM, Facts, TrainingConfig, complete
 
-# Where these are None, they are as the objective is trained.
-_AS_TRAINED = ("optimizer", "learning_rate", "schedule", "weight_decay", "validation")
-# Of the masks that data is scored with. Not a seed that people choose: with it, `dcs.noise.add` would have
-# drawn the very noise that a split draws.
-_SCORE_SEED = 0x5C07E_DA7A
-_SIGNAL_ENTRIES = 2**17  # of windows of a long signal at once: with more, a U-Net's maps leave the cache
+Array = NDArray[Any]
+Numbers = Tensor | data.Samples
 
 
 class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Learns features from noisy, unlabelled data; a scikit-learn transformer.
+    """Learn features from noisy, unlabelled data; a scikit-learn transformer.
 
     Data, called X below, is an array, list, data frame, tensor, memory map, `torch.utils.data.Dataset`,
     `dcs.data.Samples` or `dcs.data.Split` of samples (n, d), (n, t), (n, h, w) or (n, c, h, w). 8- and 16-bit
-    unsigned integers are pixel values and scaled to 0…1, as by `dcs.data.load`; other numbers are taken as
+    unsigned integers are pixel values and scaled to 0…1, as by `dcs.data.load`; other numbers are used as
     they are. Neighbouring entries are used for masking: for columns without an order see `objective`.
 
+    Parameters that are None are completed for the data at hand, exactly as by `dcs fit`: with the same data
+    and seed, both give the same weights.
+
     Args:
-        objective: What is minimised: `dcs`, `n2v`, `sure`, `dae`, `n2n`, `mse`, `cosine`, or an
-            `dcs.objectives.Objective`. For columns without an order: `mse`, `dae`, or a masker of one's own
-            in `objective_options={"masker": ...}`.
-        objective_options: Of the objective, if it is a name, such as {"power": 1}.
-        masking: Of the masker, if the objective is a name, such as {"rho": 0.2, "radius": 2}, or
-            {"kind": "amplitude"} for signals.
-        front_end: For waveforms, (n, t): options of `dcs.data.LogMel`, such as {"rate": 16000}; the network
-            then sees standardised log-mel spectrograms, masked along time. None: X as it is.
-        network: `mlp`, `conv`, `conv1d`, `unet`, `vit`, `waveunet`, or `resnet18` and `resnet50`, which
-            `simsiam` and the like are made for; or a module, of which a copy is trained; or a callable
-            (shape, n_components) that makes one. A module returns x's shape and has `encode` or `encoder` for
-            the features; with `decode` or `decoder` there is a way back from them.
-        network_options: Of the network, such as {"hidden": (256, 256)}.
-        n_components: Features, unless the network is a module or a ResNet, whose features follow from width.
-        max_epochs: Epochs, unless stopped early. With little data an epoch is few steps: some thousands of
-            those are needed.
-        batch_size: Samples a step.
-        optimizer: `adam`, or `sgd` with momentum. Where this and the next are None, they are as the objective
-            is trained: adam, 0.001, `constant`, 0 and 0.1; for `simsiam` and the like as on CIFAR, by sgd,
-            0.03, `cosine`, 5e-4 and nothing held out, as by `dcs fit`.
-        learning_rate: Of Adam; of SGD for batches of 256.
-        momentum: Of SGD.
-        schedule: Of the learning rate: `constant` or `cosine`.
-        fixed_predictor_rate: Whether the schedule leaves out the predictor of SimSiam and BYOL.
-        warmup_epochs: In which the learning rate rises linearly from 0.
-        weight_decay: Of AdamW (0 is plain Adam), or of SGD.
-        clip_norm: Largest norm of the gradient.
+        objective: Objective to minimise: a name of `dcs.objectives.names()`, or an
+            `dcs.objectives.Objective`. For columns without an order: `mse`, `dae`, or an objective with a
+            masker of your own, such as `DenoisingCosine(masker=...)`.
+        objective_options: Options of the objective, if it is a name, e.g. {"power": 1}.
+        masking: View maker, if the objective is a name: its name as `kind` and its options, e.g.
+            {"rho": 0.2, "radius": 2}, or {"kind": "amplitude"} for signals.
+        front_end: Options of `dcs.data.LogMel` for waveforms (n, t), e.g. {"rate": 16000}; the network then
+            sees standardised log-mel spectrograms, masked along time. None: X as it is.
+        network: Network to train: a name in `dcs.models.NETWORKS`; or a module, of which a copy is trained;
+            or a callable (shape, n_components) that makes one. A module returns x's shape and has `encode` or
+            `encoder` for the features; with `decode` or `decoder` features can be decoded.
+        network_options: Options of the network, e.g. {"hidden": (256, 256)}.
+        n_components: Number of features; by default 10, or the network's own. Those of a ResNet follow from
+            its width.
+        max_epochs: Maximum number of epochs; by default at least 100, and enough for 3,000 steps, with early
+            stopping.
+        batch_size: Samples per step; by default 256, or 64 for spectrograms.
+        optimizer: `adam`, or `sgd` with momentum; by default as the objective is usually trained, as for
+            `learning_rate`, `schedule`, `weight_decay` and `validation`: with adam, 0.001, `constant`, 0 and
+            0.1; self-supervised objectives with sgd, 0.03, `cosine`, 5e-4 and nothing held out.
+        learning_rate: Learning rate; that of SGD is for batches of 256.
+        momentum: Momentum of SGD.
+        schedule: Learning-rate schedule: `constant` or `cosine`.
+        fixed_predictor_rate: Whether the predictor of SimSiam and BYOL keeps its learning rate.
+        warmup_epochs: Epochs over which the learning rate rises linearly from 0.
+        weight_decay: Weight decay.
+        clip_norm: Maximum norm of the gradient.
         validation: Share of the samples held out.
         patience: Epochs of a clearly higher held-out loss before stopping; the latest weights that are not
             clearly worse than the best are kept.
-        ema: Decay of the average of weights that is kept, over fewer steps at first.
-        precision: Of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
-        compile: Whether to compile the network for training; not with `simsiam` and the like.
-        device: `auto` (the best there is) or `cpu`.
+        ema: Decay of the moving average of weights that is kept.
+        precision: Precision of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
+        compile: Whether to compile the network for training; not with self-supervised objectives.
+        device: `auto` (the best one available) or `cpu`.
         resident: Whether to hold data in memory or to read it batch by batch; None decides by its size.
-        random_state: Of weights, order, masks and the held-out share: an integer, a numpy RandomState, or
-            None for another each time.
+        random_state: Random seed for weights, sample order, masks and the held-out share: an integer, a NumPy
+            RandomState, or None for a new one each time.
 
     Attributes:
-        network_: The trained network, on the CPU.
-        objective_: What was minimised.
-        front_end_: What makes spectrograms, with the statistics of what was fitted; or None.
-        history_: The metrics of each epoch.
-        n_iter_: Epochs run.
-        shape_: Of one sample.
-        scale_: What `inverse_transform` multiplies by, where the objective sees directions only; 1 elsewhere.
-        largest_: Largest absolute value of what was fitted; data in other units is warned of.
+        network_: Trained network, on the CPU.
+        objective_: Objective that was minimised.
+        front_end_: Front end with the statistics of the training data; or None.
+        config_: Complete configuration of the training.
+        history_: Metrics of each epoch.
+        n_iter_: Number of epochs run.
+        shape_: Shape of one sample.
+        scale_: Factor of `inverse_transform`, where the objective sees directions only; 1 elsewhere.
+        largest_: Largest absolute value of the training data.
         n_features_in_: Entries of a sample.
         feature_names_in_: Names of the columns, if X had any.
 
@@ -116,13 +93,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         (60, 3)
     """
 
-    network_: nn.Module
-    objective_: objectives.Objective | None
-    front_end_: data.LogMel | None
-    scale_: float | None
-    largest_: float | None
-    _scale_free: bool
-    _features_only: bool
+    predictor_: runs.Predictor
 
     def __init__(
         self,
@@ -131,11 +102,11 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         objective_options: dict[str, Any] | None = None,
         masking: dict[str, Any] | None = None,
         front_end: dict[str, Any] | None = None,
-        network: str | nn.Module | Callable[..., nn.Module] = "mlp",
+        network: str | nn.Module | Callable[..., nn.Module] | None = None,
         network_options: dict[str, Any] | None = None,
-        n_components: int = 10,
-        max_epochs: int = 100,
-        batch_size: int = 256,
+        n_components: int | None = None,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
         optimizer: str | None = None,
         learning_rate: float | None = None,
         momentum: float = 0.9,
@@ -185,120 +156,62 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Args:
             X: Noisy samples.
             y: Ignored.
-            pair: A second noisy observation of the same things, of X's shape; the network then sees it in
-                place of a masked X.
+            pair: Second noisy observation of the same things, of X's shape; the network then sees it in place
+                of a masked X.
         """
-        config = self._config()
-        self.__dict__.pop("network_", None)  # what was fitted before goes as a whole
-        waves = self._read(X, fitting=True)
-        second = self._read_pair(pair, waves)
-        self.shape_, self.largest_ = tuple(waves.shape[1:]), largest_value(waves)
-        with _naming("front_end"):
-            front_end = make_front_end(config)
-            self.front_end_ = None if front_end is None else front_end.fit(waves, lengths_of(X))
-        (x, lengths), second = self._seen(waves, lengths_of(X)), self._seen(second, lengths_of(X))[0]
-        shape = tuple(x.shape[1:])
-        objective = self._make_objective(config, shape)
-        with seeded(config.seed):  # dropout and the like draw from torch's own random state
-            network = self._make_network(config, shape).cpu()
-            features = count_features(network, shape)
-            if second is None:
-                _check_masking(objective, shape)
-            trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
-            history = train(trained, objective, x, config, pair=second, lengths=lengths)
-        network.load_state_dict(trained.state_dict())
-        self.network_, self.objective_ = network.eval(), objective.cpu()
-        self.history_, self.n_iter_ = history, len(history)
-        self._n_features_out = features
-        self._scale_free = isinstance(objective, SCALE_FREE)
-        self._features_only = isinstance(objective, objectives.SelfSupervised)
-        self.scale_ = prediction_scale(network, objective, x, device_named(self.device), lengths)
+        self.__dict__.pop("predictor_", None)  # what was fitted before is dropped as a whole
+        self._check_parameters()
+        split = self._read(X, fitting=True)
+        second = None if pair is None else self._read_pair(pair, split.x)
+        shape = tuple(split.x.shape[1:])
+        config = self._config(Facts(shape, len(split)))
+        front_end = runs.see_shape(config, shape)
+        objective = (
+            copy.deepcopy(self.objective) if isinstance(self.objective, objectives.Objective) else None
+        )
+        parts = runs.Parts(self._network(config, front_end), objective, pair=second)
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        self._adopt(runs.fit(split, config, parts=parts, feature_names=names))
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
         """Return the features of samples, (n, n_components) in float32."""
         check_is_fitted(self)
-        x, lengths = self._seen(self._read(X), lengths_of(X))
-        encode, objective = encoder_of(self.network_), self.objective_
-        # A self-supervised objective's network takes normalised images.
-        normalise = objective.inputs if isinstance(objective, objectives.SelfSupervised) else None
-
-        def features(x: Tensor, _valid: Tensor | None = None) -> Tensor:
-            return encode(x if normalise is None else normalise(x))
-
-        return collect(self.network_, features, x, device_named(self.device), lengths)
+        return self.predictor_.transform(self._read(X))
 
     def denoise(self, X: Any) -> Array:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
 
         An objective that sees directions only (`dcs`, `cosine`) leaves the length of a prediction s_hat open;
         it is then a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end,
-        it is the spectrogram in dB that is predicted.
+        the spectrogram in dB is predicted.
         """
         check_is_fitted(self)
-        self._check_predicts("denoise")
-        x, lengths = self._seen(self._read(X), lengths_of(X))
-
-        def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
-            prediction: Tensor = self.network_(x)
-            prediction = nearest(x, prediction, valid) if self._scale_free else prediction
-            return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
-
-        return collect(self.network_, predict, x, device_named(self.device), lengths)
+        self.predictor_.check_predicts("denoise")
+        return self.predictor_.denoise(self._read(X))
 
     def denoise_signal(self, signal: Any) -> Array:
         """Predict the clean signal behind a noisy one of any length, (t,) or (channels, t), in float32.
 
-        It is cut into overlapping windows of the length that was fitted, and their predictions are faded into
-        each other; see `denoise` for their scale.
+        It is cut into overlapping windows of the length that was fitted, whose predictions are cross-faded;
+        see `denoise` for their scale.
         """
         check_is_fitted(self)
-        if len(self.shape_) != 1 or self.front_end_ is not None:
-            raise ValueError(
-                "denoise_signal needs an encoder that was fitted to waveforms (n, t), without a front end: "
-                "use network='waveunet'"
-            )
         noisy = check_array(np.atleast_2d(signal), dtype=np.float32, input_name="signal")
-        windows, starts = cut(torch.from_numpy(noisy), self.shape_[0])
-        inside = min(noisy.shape[1], self.shape_[0])
-        lengths = torch.full((len(windows),), inside)
-
-        def predict(x: Tensor, valid: Tensor) -> Tensor:
-            prediction: Tensor = self.network_(x)
-            return nearest(x, prediction, valid) if self._scale_free else prediction
-
-        rows = min(len(windows), -(-_SIGNAL_ENTRIES // self.shape_[0]))
-        pieces = torch.from_numpy(
-            collect(self.network_, predict, windows, device_named(self.device), lengths, rows)
-        )
-        clean: Array = cross_fade(pieces[:, :inside], starts, noisy.shape[1]).numpy()
+        clean: Array = self.predictor_.denoise_signal(torch.from_numpy(noisy)).numpy()
         return clean.reshape(np.shape(signal))
 
     def inverse_transform(self, Z: Any) -> Array:  # noqa: N803
         """Decode features, (n, n_components), to samples; see `scale_`."""
         check_is_fitted(self)
-        self._check_predicts("inverse_transform")
-        decode = getattr(self.network_, "decode", None) or getattr(self.network_, "decoder", None)
-        if decode is None:
-            raise ValueError(
-                f"inverse_transform needs a network with decode, and {type(self.network_).__name__} has "
-                f"none: its features alone do not determine a sample; use denoise, or another network"
-            )
-        if self.scale_ is None:
-            raise ValueError("inverse_transform needs a scale, which this run was saved without: use denoise")
-        scale = self.scale_
+        self.predictor_.check_predicts("inverse_transform")
         z = check_array(Z, dtype=np.float32, input_name="Z")
         if z.shape[1] != self._n_features_out:
-            raise ValueError(f"Z must have {self._n_features_out} columns, one a feature, got {z.shape[1]}")
-
-        def predict(z: Tensor) -> Tensor:
-            prediction: Tensor = scale * decode(z)
-            return prediction if self.front_end_ is None else self.front_end_.undo(prediction)
-
-        return collect(self.network_, predict, torch.tensor(z), device_named(self.device))
+            raise ValueError(f"Z must have {self._n_features_out} columns, one per feature, got {z.shape[1]}")
+        return self.predictor_.decode(torch.tensor(z))
 
     def score(self, X: Any, y: object = None, pair: Any = None) -> float:  # noqa: N803, ARG002
-        """Minus the objective on samples, with the same masks every time; higher is better.
+        """Return minus the objective on samples, with the same masks every time; higher is better.
 
         It compares settings of one objective. Different objectives are in different units: compare those by
         what the features are for.
@@ -306,151 +219,129 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Args:
             X: Noisy samples.
             y: Ignored.
-            pair: A second noisy observation of them.
+            pair: Second noisy observation of them.
         """
         check_is_fitted(self)
-        self._check_predicts("score")
-        if self.objective_ is None:
-            raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
-        waves, device = self._read(X), device_named(self.device)
-        second, _ = self._seen(self._read_pair(pair, waves), lengths_of(X))
-        x, lengths = self._seen(waves, lengths_of(X))
-        objective, rows = copy.deepcopy(self.objective_).to(device), rows_of(x)
-        generator, total = Generator(device).manual_seed(_SCORE_SEED), 0.0
-        pairs = None if second is None else data.Batches(second, rows, device=device).epoch()
-        with predicting(self.network_, device):
-            for batch in data.Batches(x, rows, device=device).epoch():
-                other = None if pairs is None else next(pairs).x
-                valid = {}
-                if lengths is not None:
-                    valid["valid"] = data.valid_entries(lengths[batch.rows].to(device), x.shape[1:])
-                total += float(objective(self.network_, batch.x, generator, other, **valid)) * len(batch.x)
-        return -total / len(x)
+        self.predictor_.check_predicts("score")
+        split = self._read(X)
+        second = None if pair is None else self._read_pair(pair, split.x)
+        return -self.predictor_.loss(split, second)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a directory that `dcs.load` reads: config.json, model.safetensors and metrics.jsonl.
+        """Write a run directory that `dcs.load` and the command read.
 
-        Parameters that are no plain values (modules, functions, objects) are left out: pass them to
-        `dcs.load` again.
+        Parameters that are objects (modules, functions) are left out: pass them to `dcs.load` again.
 
         Args:
-            path: The directory; it appears whole or not at all.
-            overwrite: Replace what `save` wrote there before; nothing else is ever replaced.
+            path: Directory; it appears whole or not at all.
+            overwrite: Whether to replace what `save` wrote there before; nothing else is ever replaced.
         """
         check_is_fitted(self)
-        folder = Path(path).expanduser().absolute()
-        check_target(folder, overwrite)
-        modules = {MODEL: self.network_}
-        heads = isinstance(self.objective_, objectives.SelfSupervised)  # which are for the training only
-        if self.objective_ is not None and self.objective_.state_dict() and not heads:
-            modules[OBJECTIVE] = self.objective_
-        write_folder(folder, modules, self._described(), self.history_)
+        lost = self.predictor_.record.left_out.get("objective_options.augment")
+        augment = (self.objective_options or {}).get("augment")
+        if lost and hasattr(augment, "normalise"):
+            raise ValueError(
+                "objective_options has an augment of your own, whose normalise would be lost: normalise "
+                "images before fit, or use dcs.augmentation.Views"
+            )
+        runs.save(self.predictor_, Path(path).expanduser().absolute(), overwrite=overwrite)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "network_")
+        return hasattr(self, "predictor_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def _config(self) -> TrainingConfig:
-        """The parameters as settings of a training, checked."""
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k in TrainingConfig.model_fields}
-        for name in _AS_TRAINED:
-            if settings[name] is None:
-                del settings[name]
-        for name in ("objective_options", "masking", "network_options"):
-            if settings[name] is None:
-                settings[name] = {}
-        if isinstance(self.objective, str):
-            check_choice("objective", self.objective, objectives.NAMES)
-            if self.masking and not objectives.masks(self.objective):
-                raise ValueError(f"masking means nothing for objective {self.objective!r}: leave it out")
-        elif isinstance(self.objective, objectives.SelfSupervised):
+    def _adopt(self, predictor: runs.Predictor) -> None:
+        """Take over a trained network, and show it as scikit-learn's attributes."""
+        self.predictor_, learned = predictor, predictor.learned
+        self.network_, self.objective_ = predictor.network, predictor.objective
+        self.front_end_, self.config_ = predictor.front_end, predictor.record.training
+        self.history_, self.n_iter_ = predictor.history, len(predictor.history)
+        self.shape_, self.largest_ = predictor.shape, learned.largest
+        self.scale_ = learned.scale if predictor.scale_free else 1.0
+        self.n_features_in_ = math.prod(self.shape_)
+        if learned.feature_names:
+            self.feature_names_in_ = np.array(learned.feature_names, dtype=object)
+        seen = runs.see_shape(self.config_, self.shape_)
+        self._n_features_out = runs.count_features(self.network_, seen)
+
+    def _check_parameters(self) -> None:
+        """Check what the configuration does not hold."""
+        if isinstance(self.objective, objectives.SelfSupervised):
             raise TypeError(
-                "objective must be given by its name, such as 'simsiam-dcs', if it is a self-supervised one: "
+                "objective must be given by name, such as 'simsiam-dcs', if it is a self-supervised one: "
                 "its options go into objective_options"
             )
-        elif isinstance(self.objective, objectives.Objective):
-            del settings["objective"]
-            for name in ("objective_options", "masking"):
-                if settings[name]:
-                    raise ValueError(f"{name} is for an objective given by name: set it in your objective")
-        else:
+        if not isinstance(self.objective, str | objectives.Objective):
             raise TypeError(
-                f"objective must be one of {', '.join(objectives.NAMES)}, or a dcs.objectives.Objective, "
+                f"objective must be one of {', '.join(objectives.names())}, or a dcs.objectives.Objective, "
                 f"got {self.objective!r}"
             )
-        if isinstance(self.network, str):
-            check_choice("network", self.network, models.REGISTRY)
-        else:
-            del settings["network"]
-            if not callable(self.network):
-                raise TypeError(
-                    f"network must be one of {', '.join(models.REGISTRY)}, a torch.nn.Module, or a callable "
-                    f"(shape, n_components) that makes one, got {self.network!r}"
-                )
-            if isinstance(self.network, nn.Module) and settings["network_options"]:
-                raise ValueError("network_options is for a network that is made: set it in your module")
+        if not isinstance(self.objective, str):
+            for name in ("objective_options", "masking"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is for an objective given by name: set it in your objective")
+        if self.network is not None and not isinstance(self.network, str) and not callable(self.network):
+            raise TypeError(
+                f"network must be one of {', '.join(models.NETWORKS)}, a torch.nn.Module, or a callable "
+                f"(shape, n_components) that makes one, got {self.network!r}"
+            )
+        if isinstance(self.network, nn.Module) and self.network_options:
+            raise ValueError("network_options is for a network that is made: set it in your module")
         if self.resident not in (None, True, False):
             raise ValueError(f"resident must be True, False or None, got {self.resident!r}")
-        return read_config(with_recipe({**settings, "seed": _seed(self.random_state)}))
 
-    def _make_objective(self, config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
-        if isinstance(self.objective, objectives.Objective):
-            return copy.deepcopy(self.objective)
-        with _naming("objective_options" if config.objective_options else "masking"):
-            return make_objective(config, shape)
+    def _config(self, facts: Facts) -> TrainingConfig:
+        """Return the parameters as a complete training configuration."""
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k in TrainingConfig.model_fields}
+        for name in ("objective", "network"):
+            if settings[name] is not None and not isinstance(settings[name], str):
+                settings[name] = CUSTOM
+        return complete({**settings, "seed": _seed(self.random_state)}, facts)
 
-    def _make_network(self, config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
+    def _network(self, config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module | None:
+        """Return a copy of the network that was given, or one that a given callable makes."""
+        if self.network is None or isinstance(self.network, str):
+            return None
         if isinstance(self.network, nn.Module):
             return copy.deepcopy(self.network)
-        if isinstance(self.network, str):
-            with _naming("network_options" if config.network_options else "network"):
-                made = make_network(config, shape)
-        else:
+        with runs.seeded(config.seed):
             made = self.network(shape, config.n_components, **config.network_options)
         if not isinstance(made, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(made).__name__}")
         return made
 
-    def _check_predicts(self, method: str) -> None:
-        if self._features_only:
-            raise ValueError(
-                f"{method} needs an objective that predicts X, such as 'dcs': {self.objective or 'this one'} "
-                f"learns features only, which transform returns"
-            )
-
-    def _read(self, X: Any, *, fitting: bool = False) -> Numbers:  # noqa: N803
-        """Data as a tensor or `Samples`, of the shape that was fitted."""
-        source = source_of(X, "X")
+    def _read(self, X: Any, *, fitting: bool = False) -> data.Split:  # noqa: N803
+        """Return data as a split in memory or on disk, with the lengths of samples if they are known."""
+        split = X if isinstance(X, data.Split) else None
+        source = _source_of(X if split is None else split.x, "X")
         if isinstance(source, TorchDataset):
-            x = stream(source, self.resident)
-        elif ndim_of(source) <= 2:
-            x = self._load(
-                validate_data(self, source, reset=fitting, dtype="numeric", ensure_all_finite=at_once(source))
-            )
+            x = self._stream(source)
+        elif isinstance(source, Tensor) or _ndim(source) > 2:
+            x = data.load(_checked(source, "X"), resident=self.resident).train.x
         else:
-            x = self._load(check_nd(source, "X"))
-        shape = tuple(x.shape[1:])
-        if not fitting:
-            if shape != self.shape_:
-                raise ValueError(f"X must have samples of shape {self.shape_}, as fitted, got {shape}")
-            check_units(x, self.largest_)
-        elif isinstance(source, TorchDataset) or len(shape) > 1:
-            self.n_features_in_ = math.prod(shape)
+            array = validate_data(
+                self, source, reset=fitting, dtype="numeric", ensure_all_finite=_at_once(source)
+            )
+            x = data.load(array, resident=self.resident).train.x
+        if fitting and (isinstance(source, TorchDataset | Tensor) or len(x.shape) > 2):
+            self.n_features_in_ = math.prod(x.shape[1:])
             self.__dict__.pop("feature_names_in_", None)
-        return x
+        if not fitting and tuple(x.shape[1:]) != self.shape_:
+            raise ValueError(
+                f"X must have samples of shape {self.shape_}, as fitted, got {tuple(x.shape[1:])}"
+            )
+        return data.Split(x, lengths=None if split is None else split.lengths)
 
-    def _read_pair(self, pair: Any, x: Numbers) -> Numbers | None:
-        if pair is None:
-            return None
-        source = source_of(pair, "pair")
+    def _read_pair(self, pair: Any, x: Numbers) -> Numbers:
+        source = _source_of(pair.x if isinstance(pair, data.Split) else pair, "pair")
         if isinstance(source, TorchDataset):
-            second = stream(source, self.resident)
+            second = self._stream(source)
         else:
-            second = self._load(check_nd(source, "pair"))
+            second = data.load(_checked(source, "pair"), resident=self.resident).train.x
         if tuple(second.shape) != tuple(x.shape):
             raise ValueError(
                 f"pair must have the shape of X, {tuple(x.shape)}, got {tuple(second.shape)}: it is a second "
@@ -458,75 +349,82 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return second
 
-    def _seen(self, x: Any, lengths: Tensor | None) -> tuple[Any, Tensor | None]:
-        """What the network sees of data, and how much of it is no padding."""
-        if self.front_end_ is None or x is None:
-            return x, lengths
-        frames = None if lengths is None else self.front_end_.frames_of(lengths)
-        return self.front_end_.of(x, lengths), frames
-
-    def _load(self, array: Array) -> Numbers:
-        return data.load(array, resident=self.resident).train.x
-
-    def _described(self) -> dict[str, Any]:
-        """All of a fitted encoder but its tensors, as plain values."""
-        given = self.get_params(deep=False)
-        if isinstance(self.objective_, objectives.SelfSupervised):
-            options = self.objective_options or {}
-            plain = {name: value for name, value in options.items() if _is_plain(value)}
-            if "augment" not in options.keys() - plain.keys():
-                given["objective_options"] = plain  # what else there is, training alone needs
-            elif hasattr(options["augment"], "normalise"):
-                raise ValueError(
-                    "objective_options has an augment of your own, whose normalise would be lost: normalise "
-                    "images before fit, or use dcs.augmentation.Views"
-                )
-        parameters = {name: _as_plain(value) for name, value in given.items() if _is_plain(value)}
-        left_out = {name: repr(value)[:1000] for name, value in given.items() if name not in parameters}
-        dropped = (self.objective_options or {}).items() if "objective_options" in parameters else ()
-        left_out |= {
-            f"objective_options.{name}": repr(value)[:1000] for name, value in dropped if not _is_plain(value)
-        }
-        if self.objective is None:  # of an encoder that was loaded without it
-            left_out["objective"] = parameters.pop("objective")
-        return {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "parameters": parameters,
-            "left_out": left_out,
-            "shape": list(self.shape_),
-            "scale": self.scale_,
-            "scale_free": self._scale_free,
-            "features_only": self._features_only,
-            "largest": self.largest_,
-            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", [])],
-            "front_end": None if self.front_end_ is None else self.front_end_.describe(),
-            "versions": versions(),
-        }
+    def _stream(self, source: Any) -> Numbers:
+        """Return a torch data set, read as it is needed or held in memory."""
+        if isinstance(source, data.Samples):
+            return source
+        return data.load(source, resident=self.resident).train.x
 
 
-def _as_plain(value: object) -> Any:
-    """A value as JSON gives it back."""
-    return json.loads(json.dumps(value, default=_plain, allow_nan=False))
+def load(
+    path: str | os.PathLike[str],
+    network: nn.Module | Callable[..., nn.Module] | None = None,
+    objective: objectives.Objective | None = None,
+) -> DenoisingEncoder:
+    """Load a fitted encoder that `DenoisingEncoder.save` or `dcs fit` wrote. No code in it is run.
+
+    Args:
+        path: Directory.
+        network: Module, or callable that makes it, if the encoder was fitted with one given as an object.
+        objective: Objective, likewise; without it all but `score` works.
+
+    Raises:
+        RunError: A file is missing, damaged or of another kind; the message says which and what to do.
+    """
+    if objective is not None and not (isinstance(objective, objectives.Objective) and objective.predicts):
+        raise TypeError(
+            "objective must be an object that predicted samples in training, such as Noise2Void(...): a "
+            "self-supervised one is not needed again"
+        )
+    predictor = runs.load(Path(path).expanduser(), network, objective)
+    config = predictor.record.training
+    names = DenoisingEncoder._get_param_names()
+    parameters: dict[str, Any] = {k: v for k, v in config.model_dump().items() if k in names}
+    parameters["random_state"] = config.seed
+    if config.objective == CUSTOM or objective is not None:
+        parameters |= {"objective": objective, "objective_options": None, "masking": None}
+    if config.network == CUSTOM or network is not None:
+        parameters["network"] = network
+        if isinstance(network, nn.Module):
+            parameters["network_options"] = None
+    for name in ("objective_options", "masking", "network_options"):
+        parameters[name] = parameters[name] or None
+    encoder = DenoisingEncoder(**parameters)
+    encoder._adopt(predictor)
+    return encoder
 
 
-def _is_plain(value: object) -> bool:
-    try:
-        _as_plain(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _source_of(X: Any, name: str) -> Any:  # noqa: N803
+    """Return what a caller passed as data as something array-like or a `torch.utils.data.Dataset`."""
+    if isinstance(X, data.Dataset):
+        raise TypeError(f"{name} is a whole data set: pass one of its splits, such as ds.train")
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(f"{name} must hold numbers, got a path: pass dcs.data.load({str(X)!r}).train")
+    if isinstance(X, Tensor):
+        X = X.detach().cpu()  # noqa: N806
+        return X.float() if X.dtype == torch.bfloat16 else X
+    return X
 
 
-def _plain(value: object) -> object:
-    """For JSON: NumPy's numbers and arrays, views by their options; a random state is drawn anew."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, Views):
-        return dataclasses.asdict(value)
-    if isinstance(value, np.random.RandomState):
-        return None
-    raise TypeError
+def _ndim(source: Any) -> int:
+    """Return the number of axes of something array-like."""
+    if hasattr(source, "ndim"):
+        return int(source.ndim)
+    return 2 if hasattr(source, "__dataframe__") else np.ndim(np.asarray(source))
+
+
+def _at_once(source: Any) -> bool:
+    """Return whether all values are checked at once; those of a memory map are when they are read."""
+    return not isinstance(source, np.memmap)
+
+
+def _checked(source: Any, name: str) -> Any:
+    """Return an array of numbers with any number of axes, a tensor as it is."""
+    if isinstance(source, Tensor):
+        return source
+    return check_array(
+        source, dtype="numeric", allow_nd=True, ensure_all_finite=_at_once(source), input_name=name
+    )
 
 
 def _seed(random_state: object) -> int:
@@ -536,54 +434,3 @@ def _seed(random_state: object) -> int:
         return int(random_state.randint(2**31 - 1))
     check_integer("random_state", random_state, at_least=0)
     return int(random_state)  # type: ignore[call-overload,no-any-return]
-
-
-@contextlib.contextmanager
-def _naming(parameter: str) -> Iterator[None]:
-    """See to it that an error names the parameter that it comes from."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if parameter in str(error):
-            raise
-        raise type(error)(f"{parameter}: {error}") from error
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's own random state, and put it back afterwards."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield
-
-
-def count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
-    """Try the network on two samples: how many features it gives."""
-    encode, probe = encoder_of(network), torch.zeros(2, *shape)
-    with predicting(network, torch.device("cpu")):
-        try:
-            features, prediction = encode(probe), network(probe)
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"network cannot take samples of shape {shape}: {error}") from error
-    if len(features) != 2 or prediction.shape != probe.shape:
-        raise ValueError(
-            f"network must return x's shape, {tuple(probe.shape)}, and (2, k) features of it; got "
-            f"{tuple(prediction.shape)} and {tuple(features.shape)}"
-        )
-    return int(features.shape[1])
-
-
-def _check_masking(objective: objectives.Objective, shape: tuple[int, ...]) -> None:
-    """Try the masker on two samples, so that data too small for it is refused with a remedy."""
-    splits = isinstance(getattr(objective, "masker", None), GaussianSplit)
-    chosen = isinstance(getattr(objective, "masker", None), objectives.ChosenViews)
-    if not isinstance(objective, objectives.MaskedObjective) or (splits and not chosen):
-        return
-    probe, generator = torch.zeros(2, *shape), Generator().manual_seed(0)
-    try:
-        objective.own_view(objectives.Batch(probe, generator, None, None))
-    except ValueError as error:
-        raise ValueError(
-            f"samples of shape {shape} (n_features = {math.prod(shape)}) cannot be masked: {error}; or use "
-            f"an objective that masks nothing, such as 'mse' or 'dae'"
-        ) from error

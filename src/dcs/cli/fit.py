@@ -1,134 +1,120 @@
-"""`dcs fit`."""
+"""`dcs fit`: learn features from noisy data."""
 
 import json
 import shlex
+import sys
 import tomllib
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from dcs.cli._data import (
-    AsJson,
-    Data,
-    DataSeed,
-    Hop,
-    Label,
-    Mixed,
-    MixedSizes,
-    Noise,
-    Rate,
-    Reading,
-    Root,
-    Size,
-    SkipBad,
-    load_data,
-)
-from dcs.cli._output import is_within
+from dcs.cli.options import AsJson, Data, Domain, Reading, load, reads_data
+from dcs.cli.output import is_within
 
-_OF_WAVEFORMS = ("waveunet", "conv1d", "mlp")
+if TYPE_CHECKING:
+    from dcs.runs import Predictor
+    from dcs.training import TrainingConfig
 
 
-class Domain(StrEnum):
-    """What the network sees of recordings."""
-
-    spectrogram = "spectrogram"
-    waveform = "waveform"
-
-
+@reads_data
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(help="The directory of the run; made if need be.")],
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="mse cosine n2v sure dae dcs; of images also simsiam, simclr, byol, alone or with +bsm, "
-            "-n2v, -dae or -dcs  [default: dcs]"
-        ),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the run; created if needed.")],
+    reading: Reading,
+    objective: Annotated[str | None, typer.Option(help="Objective: {objectives}.  [default: dcs]")] = None,
     variant: Annotated[
-        str | None, typer.Option(help="Of dcs and -dcs: default, or paper for the literal one.")
+        str | None, typer.Option(help="Variant of dcs: default, or paper for the literal algorithm.")
     ] = None,
     network: Annotated[
         str | None,
         typer.Option(
-            help="mlp conv conv1d unet resnet18 resnet50 vit waveunet  "
-            "[default: mlp; for recordings vit or waveunet, for views resnet18]"
+            help="Network: {networks}.  [default: mlp; vit or waveunet for recordings, resnet18 for "
+            "self-supervised objectives]"
         ),
     ] = None,
     domain: Annotated[
-        Domain | None, typer.Option(help="What is learned of recordings.  [default: as the network needs it]")
+        Domain | None,
+        typer.Option(help="What the network sees of recordings.  [default: depends on the network]"),
     ] = None,
     components: Annotated[
-        int | None, typer.Option(min=1, help="Features.  [default: 10; for recordings vit 192, waveunet 32]")
+        int | None, typer.Option(min=1, help="Number of features.  [default: 10; vit 192, waveunet 32]")
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=0, help="At most.  [default: enough, with early stopping; 100 for simsiam and the like]"
+            min=0,
+            help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; 100 "
+            "for self-supervised objectives]",
         ),
     ] = None,
     patience: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Epochs of a clearly higher held-out loss before stopping; simsiam and the like hold "
-            "nothing out unless --set validation=0.1 is given.",
+            help="Epochs of a clearly higher held-out loss before training stops; self-supervised objectives "
+            "hold nothing out unless --set validation=0.1 is given.",
         ),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples a step.  [default: 256]")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Samples per step.  [default: 256; 64 for spectrograms]")
+    ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            help="Of Adam; for simsiam and the like of SGD with batches of 256.  [default: 0.001; 0.03]"
+            help="Learning rate; that of SGD is for batches of 256.  [default: 0.001; 0.03 for "
+            "self-supervised objectives]"
+        ),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            help="View maker: {views}.  [default for dcs: split if the noise allows it, else blind_spot]"
         ),
     ] = None,
     rho: Annotated[
-        float | None, typer.Option(help="Share of the entries that is masked.  [default: 0.3]")
+        float | None,
+        typer.Option(help="Share of the entries that are masked.  [default where entries are masked: 0.3]"),
     ] = None,
-    radius: Annotated[int | None, typer.Option(min=1, help="Reach of the window.  [default: 1]")] = None,
+    radius: Annotated[
+        int | None, typer.Option(min=1, help="Radius of the masking window.  [default: 1]")
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of weights, order and masks.  [default: 0]")
+        int | None,
+        typer.Option(min=0, help="Random seed for weights, sample order and masks.  [default: 0]"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the processor.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, value in JSON."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, with its value in JSON."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A .toml or .json file of settings.")] = None,
-    noise: Noise = None,
-    data_seed: DataSeed = 0,
-    root: Root = None,
-    label: Label = None,
-    mixed: MixedSizes = Mixed.error,
-    size: Size = None,
-    rate: Rate = None,
-    hop: Hop = None,
-    skip_bad: SkipBad = False,
     log: Annotated[
-        list[str] | None, typer.Option(help="Where metrics go too: tensorboard, wandb; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Further logger of metrics: tensorboard or wandb; may be repeated."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where it was stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run that is there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the settings, and about how long it takes; then stop.")
+        bool,
+        typer.Option("--dry-run", help="Print the complete settings and an estimate of the time; then stop."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn features from noisy data; stop with Ctrl-C and go on with --resume."""
-    from dcs.objectives import SELF_SUPERVISED
-    from dcs.training import read_config
-    from dcs.training.config import enough_epochs, with_recipe
-    from dcs.training.processes import is_main
+    """Learn features from noisy data; stop with Ctrl-C and resume with --resume."""
+    from dcs import runs
+    from dcs.training import Facts, complete, is_main, leave, read_config
 
     if resume and overwrite:
-        raise ValueError("--resume goes on with a run and --overwrite removes it: give one of them")
+        raise ValueError("--resume continues a run and --overwrite removes it: give one of them")
     if is_within(out, data):
-        raise ValueError(f"{out} is in the folder of the data: name another")
-    stored = out / "config.json"
-    given = _read_settings(stored) if resume and stored.is_file() else {}
-    given |= _read_settings(config) | _assignments(settings or [])
+        raise ValueError(f"{out} is in the folder of the data: give another directory")
+    if resume and (out / runs.MODEL).exists():
+        _tell_finished(out, as_json)
+        return
+    stored = runs.read_record(out) if resume and (out / runs.CONFIG).is_file() else None
+    if resume and stored is None:
+        print(f"dcs: {out}: there is no run to resume: a new one starts", file=sys.stderr)
     options = {
         "objective": objective,
         "network": network,
@@ -140,148 +126,177 @@ def fit(
         "seed": seed,
         "threads": threads,
     }
+    given = _read_settings(config) | _assignments(settings or [])
     given |= {name: value for name, value in options.items() if value is not None}
-    masking = {name: value for name, value in (("rho", rho), ("radius", radius)) if value is not None}
-    if masking:
-        given["masking"] = {**given.get("masking", {}), **masking}
-    checked = read_config(given)
-    if components is not None and with_recipe(given).get("network", "").startswith("resnet"):
+    views = {
+        name: value for name, value in (("kind", view), ("rho", rho), ("radius", radius)) if value is not None
+    }
+    if views:
+        given["masking"] = {**given.get("masking", {}), **views}
+    _check_components(given, components)
+    if variant is not None:
+        given["objective_options"] = _with_variant(given, variant)
+    _check_pair(given)
+    source = reading.source(data)
+    loaded = load(source)
+    facts = Facts(loaded.shape, len(loaded.train), loaded.rate, loaded.name)
+    if stored is None:
+        checked = complete(given, facts, None if domain is None else str(domain))
+    else:
+        checked = read_config({**stored.training.model_dump(), **given})
+    source = source.as_read(loaded)
+    if dry_run:
+        described = {"source": source.model_dump(mode="json"), "shape": list(loaded.shape)}
+        described |= {"samples": len(loaded.train), "training": checked.model_dump(mode="json")}
+        typer.echo(json.dumps(described | runs.estimate(loaded.train, checked), indent=1))
+        return
+    try:
+        predictor = _train(loaded.train, checked, out, source, resume, overwrite, log or ())
+    finally:
+        leave()
+    if is_main():
+        _tell_result(predictor, out, data, source, as_json)
+
+
+def _train(
+    split: Any,
+    config: "TrainingConfig",
+    out: Path,
+    source: Any,
+    resume: bool,
+    overwrite: bool,
+    log: "list[str] | tuple[str, ...]",
+) -> "Predictor":
+    from dcs import runs
+    from dcs.training import is_main
+    from dcs.training.loggers import make_logger
+    from dcs.training.optimizer import batch_used, describe_rate
+
+    loggers = [make_logger(name, out, config.model_dump(mode="json")) for name in log]
+    if is_main() and config.optimizer == "sgd":
+        used = config.model_copy(update={"batch_size": batch_used(config, len(split))})
+        print(f"dcs: {describe_rate(used)}", file=sys.stderr)
+    displays = [Epochs(config.max_epochs), *loggers]
+    try:
+        return runs.fit(
+            split, config, out, source=source, resume=resume, overwrite=overwrite, displays=displays
+        )
+    except runs.Stopped as stopped:
+        if is_main():
+            print(f"dcs: {stopped}", file=sys.stderr)
+        raise typer.Exit(128 + stopped.signal_number) from None
+
+
+class Epochs:
+    """Shows the epochs of a training.
+
+    Args:
+        total: Maximum number of epochs.
+    """
+
+    def __init__(self, total: int) -> None:
+        from dcs._progress import Progress
+
+        self.total, self.bar = total, Progress("training", total)
+
+    def __enter__(self) -> Self:
+        self.bar.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.__exit__(*error)
+
+    def epoch(self, metrics: dict[str, float]) -> None:
+        """Show the metrics of an epoch."""
+        number = int(metrics["epoch"]) + 1
+        held_out = f", held out {metrics['validation_loss']:.4f}" if "validation_loss" in metrics else ""
+        self.bar.set(number, f"epoch {number} of {self.total}: loss {metrics['loss']:.4f}{held_out}")
+
+
+def _tell_finished(out: Path, as_json: bool) -> None:
+    from dcs.training import is_main
+
+    if is_main():
+        finished = {"run": str(out), "already_finished": True}
+        typer.echo(json.dumps(finished) if as_json else f"{out} is finished: there is nothing to resume")
+
+
+def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_json: bool) -> None:
+    """Print what came out of a training, and what to do next."""
+    history = predictor.history
+    last = history[-1] if history else {}
+    described = predictor.learned.objective or {}
+    kept = int(last["kept_epoch"]) + 1 if "kept_epoch" in last else None
+    epochs = int(last.get("epoch", -1)) + 1
+    if as_json:
+        result = {"run": str(out), "already_finished": False, "epochs": epochs}
+        result |= {"loss": last.get("loss"), "validation_loss": last.get("validation_loss")}
+        typer.echo(json.dumps({**result, "kept_epochs": kept, "objective": described}))
+        return
+    loss = f", loss {last['loss']:.4f}" if "loss" in last else ""
+    before = "" if kept in (None, epochs) else f"; the weights after epoch {kept} were kept"
+    typer.echo(f"{out} is finished after {epochs} epoch{'s' * (epochs != 1)}{loss}{before}")
+    view = described.get("view") or {}
+    if view.get("chosen"):
+        found = (
+            f"split, for uniform noise of deviation {view['sigma']:.3g}"
+            if view["kind"] == "split"
+            else ("masked: no uniform noise was found")
+        )
+        typer.echo(f"samples were {found} (dcs inspect says more)")
+    read = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "error"})
+    options = (
+        read if source.rate is not None else source
+    ).as_options()  # the run knows how to read recordings
+    typer.echo("next: " + shlex.join(["dcs", "embed", str(out), data, "--out", "features.npy", *options]))
+
+
+def _check_components(given: dict[str, Any], components: int | None) -> None:
+    from dcs import models, objectives
+    from dcs.training import CUSTOM
+
+    name = given.get("objective", "dcs")
+    usual = None if name == CUSTOM else objectives.parse(name).kind.recipe.get("network")
+    network = given.get("network", usual)
+    if components is not None and network and models.NETWORKS[network].traits.get("fixed_features"):
         raise ValueError(
             "--components must be left out for a ResNet, whose features follow from its width: "
-            "--set 'network_options={\"width\": 16}' makes 128 of a resnet18"
+            "--set 'network_options={\"width\": 16}' gives a resnet18 128 features"
         )
-    views = checked.objective.startswith(tuple(SELF_SUPERVISED))
-    if variant is not None:
-        told = dict(given.get("objective_options", {}))
-        inner = {**told.get("regulariser_options", {}), "variant": variant}
-        given["objective_options"] = told | (
-            {"regulariser_options": inner} if views else {"variant": variant}
-        )
-    given = with_recipe(given)
-    if checked.objective == "n2n":
+
+
+def _check_pair(given: dict[str, Any]) -> None:
+    from dcs import objectives
+
+    name = given.get("objective", "dcs")
+    if objectives.parse(name).kind.needs_pair:
         raise ValueError(
-            "objective n2n needs two observations of each sample: use it in Python, fit(X, pair=X2)"
+            f"objective {name} needs two observations of each sample: use it in Python, fit(X, pair=X2)"
         )
-    reading = Reading(mixed, size, rate, hop, skip_bad)
-    loaded = load_data(data, root, noise, data_seed, label, reading)
-    if views and not (resume and stored.is_file()):  # which is to go on as it began
-        given = _own_colours(given, loaded.name)
-    checked = read_config(_for_recordings(given, domain, loaded.rate, checked.objective))
-    if "max_epochs" not in given and not views:
-        learning = max(1, round(len(loaded.train) * (1 - checked.validation)))
-        long = enough_epochs(learning, checked.batch_size)
-        # Enough for any data is too much for some: little data is soon learned by heart.
-        stop = checked.patience or (max(10, long // 15) if checked.validation else None)
-        checked = checked.model_copy(update={"max_epochs": long, "patience": stop})
-    source: dict[str, Any] = {
-        "source": _absolute(data),
-        "root": None if root is None else _absolute(str(root)),
-        "noise": noise,
-        "seed": data_seed if noise else None,
-        "label": label,
-        "mixed": str(mixed),
-        "size": size,
-    }
-    if loaded.rate is not None:
-        source |= {"rate": loaded.rate, "hop": hop}
-    if loaded.skipped:
-        source["skipped"] = sorted(loaded.skipped)
-    from dcs.cli._training import estimate, train_run
-
-    if dry_run:
-        described = {"data": source, "shape": list(loaded.shape), "samples": len(loaded.train)}
-        described |= {"training": checked.model_dump(), **estimate(loaded, checked)}
-        typer.echo(json.dumps(described, indent=1))
-        return
-    result = train_run(loaded, source, checked, out, resume=resume, overwrite=overwrite, log=log or ())
-    if not is_main():
-        return
-    if as_json:
-        typer.echo(json.dumps(result))
-    elif result["already_finished"]:
-        typer.echo(f"{out} is finished: there is nothing to resume")
-    else:
-        loss = "" if result["loss"] is None else f", loss {result['loss']:.4f}"
-        plural = "" if result["epochs"] == 1 else "s"
-        kept = result["kept_epochs"]
-        before = "" if kept in (None, result["epochs"]) else f"; kept are the weights after epoch {kept}"
-        typer.echo(f"{out} is finished after {result['epochs']} epoch{plural}{loss}{before}")
-        if result["views"] is not None:
-            typer.echo(f"{result['views']} (dcs inspect looks closer)")
-        asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
-        asked["mixed"] = None if mixed is Mixed.error else str(mixed)
-        if loaded.rate is not None:  # the run knows how recordings were read
-            asked = {name: asked[name] for name in ("noise", "data-seed", "root")}
-        again = [f"--{name}={value}" for name, value in asked.items() if value is not None]
-        again += ["--skip-bad"] if skip_bad else []
-        typer.echo("next: " + shlex.join(["dcs", "embed", str(out), data, "--out", "features.npy", *again]))
 
 
-def _own_colours(given: dict[str, Any], name: str) -> dict[str, Any]:
-    """Settings with the statistics of a known data set's colours, unless others are given."""
-    from dcs.augmentation import CIFAR10, CIFAR100
+def _with_variant(given: dict[str, Any], variant: str) -> dict[str, Any]:
+    from dcs import objectives
 
-    known = {"cifar10": CIFAR10, "cifar100": CIFAR100}.get(name)
-    options = given.get("objective_options", {})
-    augment = options.get("augment", {})
-    if known is None or {"mean", "std"} & set(augment):
-        return given
-    own = {**augment, "mean": list(known[0]), "std": list(known[1])}
-    return {**given, "objective_options": {**options, "augment": own}}
-
-
-def _for_recordings(
-    given: dict[str, Any], domain: Domain | None, rate: int | None, objective: str
-) -> dict[str, Any]:
-    """Settings, completed for recordings: a transformer on spectrograms, or a U-Net on waveforms."""
-    if rate is None:
-        if domain is not None:
-            raise ValueError("--domain is for recordings, and the data has none: leave it out")
-        return given
-    given = dict(given)
-    if domain is None:
-        # A run that is resumed, or whose settings are used again, says itself whether it has a front end.
-        signal = given.get("network") in ("conv1d", "waveunet")
-        plain = not given["front_end"] if "front_end" in given else signal
-        domain = Domain.waveform if plain else Domain.spectrogram
-    if domain is Domain.spectrogram:
-        given["front_end"] = {**(given.get("front_end") or {}), "rate": rate}
-        given.setdefault("network", "vit")
-        given.setdefault("batch_size", 64)
-    else:
-        from dcs.objectives import REGISTRY, MaskedObjective
-
-        if given.get("front_end"):
-            raise ValueError("front_end makes spectrograms: leave it out with --domain waveform")
-        given.setdefault("network", "waveunet")
-        if given["network"] not in _OF_WAVEFORMS:
-            raise ValueError(
-                f"--network {given['network']} does not go with --domain waveform: leave out --domain, so "
-                f"that it sees spectrograms, or use one of {', '.join(_OF_WAVEFORMS)}"
-            )
-        if objective in REGISTRY and issubclass(REGISTRY[objective], MaskedObjective):
-            given["masking"] = {"kind": "amplitude", **given.get("masking", {})}
-    own = {"vit": 192, "waveunet": 32}
-    if given["network"] in own:
-        given.setdefault("n_components", own[given["network"]])
-    return given
+    options = dict(given.get("objective_options", {}))
+    if objectives.parse(given.get("objective", "dcs")).regulariser is None:
+        return {**options, "variant": variant}
+    return {**options, "regulariser_options": {**options.get("regulariser_options", {}), "variant": variant}}
 
 
 def _read_settings(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     if path.suffix not in (".toml", ".json"):
-        raise ValueError(f"config must be a .toml or .json file, got {path}")
+        raise ValueError(f"--config must be a .toml or .json file, got {path}")
     text = path.read_text(encoding="utf-8")
     try:
         settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:
-        raise ValueError(
-            f"config {path} is not valid {path.suffix[1:].upper() or 'JSON'}: {error}"
-        ) from error
+        raise ValueError(f"--config {path} is not valid {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"config {path} must hold settings by name, got {type(settings).__name__}")
-    # What a run wrote of itself will do too.
+        raise ValueError(f"--config {path} must hold settings by name, got {type(settings).__name__}")
+    # The config.json of a run can be used, too.
     inner = settings.get("training", settings)
     return dict(inner)
 
@@ -297,8 +312,3 @@ def _assignments(items: list[str]) -> dict[str, Any]:
         except ValueError:
             settings[name.strip()] = value
     return settings
-
-
-def _absolute(data: str) -> str:
-    path = Path(data).expanduser()
-    return str(path.absolute()) if path.exists() else data

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dcs.functional._rows import dot, norm
+from dcs.functional.rows import dot, norm
 
 
 def cosine_of_rows(u: Tensor, prediction: Tensor, b: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from dcs._checks import (
     check_tensor,
 )
 from dcs.functional._cosine import cosine_of_rows
-from dcs.functional._rows import as_rows, compared_entries, count_entries, dot, reduce, spread_sigma
+from dcs.functional.rows import as_rows, compared_entries, count_entries, dot, reduce, spread_sigma
 from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 

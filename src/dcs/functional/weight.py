@@ -21,7 +21,7 @@ from dcs._checks import (
     check_same_shape,
     check_tensor,
 )
-from dcs.functional._rows import as_rows, compared_entries, dot, norm
+from dcs.functional.rows import as_rows, compared_entries, dot, norm
 
 # Beyond this SNR k is 1 to the last digit of float64 (1 - k < 1/(2c²)); cutting there avoids overflow.
 _HUGE_SNR = 1e9

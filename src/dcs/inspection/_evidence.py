@@ -24,7 +24,7 @@ from dcs.inspection._residuals import (
 )
 from dcs.inspection._result import Estimate
 from dcs.noise import estimate_sigma, quiet_share
-from dcs.noise.level import _as_images
+from dcs.noise.level import as_images
 from dcs.objectives.views import MOST_QUIET
 
 _GROUPS = 4
@@ -213,7 +213,7 @@ class Evidence:
 
 def gather(x: Tensor, ndim: int | None) -> Evidence:
     """Measure data (n, ...)."""
-    images = _as_images(x, ndim)
+    images = as_images(x, ndim)
     ndim = images.ndim - 2
     entries = x.double()
     deviation, mean = float(entries.std()), float(entries.mean())

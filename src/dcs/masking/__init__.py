@@ -1,26 +1,17 @@
-"""Maskers: x -> (x_tilde, b), where b marks the entries that were replaced by a neighbour's value."""
+"""Views of noisy samples, and maskers: x -> (x_tilde, b), where b marks the replaced entries."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Generator, Tensor
 
 from dcs._checks import check_batch, check_integer, check_number
 from dcs.masking._replace import replace_by_neighbours
+from dcs.masking._view import VIEWS, FunctionMasker, Masker, View, ViewMaker, as_view_maker
 
 
-class Masker(Protocol):
-    """Anything that makes (x_tilde, b) of x can stand where a masker is asked for."""
-
-    def __call__(
-        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Mask a batch; see `BlindSpot.__call__`."""
-        ...
-
-
+@VIEWS.register("blind_spot")
 @dataclass(frozen=True)
-class BlindSpot:
+class BlindSpot(Masker):
     """Blind-spot masking (Definition 1): random entries take the value of a random neighbour.
 
     Each entry is masked with probability `rho`, independently. Its new value is that of an entry drawn
@@ -30,16 +21,16 @@ class BlindSpot:
     Args:
         rho: Probability in (0, 1] that an entry is masked.
         radius: Reach of the window along each of the last `ndim` axes: 1 is a window of 3; a tuple gives
-            one radius an axis.
+            one radius per axis.
         ndim: How many trailing axes are space (or time): 1, 2 or 3. Axes between the batch and these are
             channels, in any number, and masked independently; values never cross channels.
-        centre: Let an entry also be "replaced" by itself.
-        stratified: Draw at most one position in each box of about 1/rho entries, as Noise2Void does, instead
-            of independent positions: masked entries are then spread evenly.
-        shared_channels: Mask the same positions, with the same neighbour, in all channels.
-        min_masked: Mask at least so many entries a sample (or all that have a valid neighbour); where fewer
-            were drawn, further ones are drawn uniformly. 0 is the literal definition, which may leave a mask
-            empty.
+        centre: Whether an entry may also be "replaced" by itself.
+        stratified: Whether to draw at most one position in each box of about 1/rho entries, as Noise2Void
+            does, instead of independent positions: masked entries are then spread evenly.
+        shared_channels: Whether all channels share the masked positions and their neighbours.
+        min_masked: Minimum number of masked entries per sample (or all that have a valid neighbour); where
+            fewer were drawn, further ones are drawn uniformly. 0 is the literal definition, which may leave a
+            mask empty.
 
     Example:
         >>> import torch
@@ -73,7 +64,7 @@ class BlindSpot:
 
         Args:
             x: Noisy samples, (n, ...), floating point and finite.
-            generator: Where positions and neighbours are drawn from: the same state, the same result.
+            generator: Source of all randomness: the same state gives the same result.
             valid: False on padding, which is neither masked nor copied from; an entry that has no valid
                 neighbour is left alone.
 
@@ -102,8 +93,9 @@ class BlindSpot:
         )
 
 
+@VIEWS.register("amplitude")
 @dataclass(frozen=True)
-class AmplitudeNeighbors:
+class AmplitudeNeighbors(Masker):
     """τ-Amplitude Masking via Neighbours (Definition 3): for speech and other signals.
 
     Each entry is masked with probability `rho`; its new value is that of an entry at most `delta` steps
@@ -113,9 +105,9 @@ class AmplitudeNeighbors:
         rho: Probability in (0, 1] that an entry is masked.
         delta: Reach Δ along the axis.
         axis: The axis of time; not the batch axis.
-        whole_frames: Mask whole frames (all entries at one time, with the same neighbour) rather than
-            single entries.
-        min_masked: Mask at least so many entries a sample; see `BlindSpot`.
+        whole_frames: Whether to mask whole frames (all entries at one time, with the same neighbour) rather
+            than single entries.
+        min_masked: Minimum number of masked entries per sample; see `BlindSpot`.
 
     Example:
         >>> import torch
@@ -159,4 +151,13 @@ class AmplitudeNeighbors:
         )
 
 
-__all__ = ["AmplitudeNeighbors", "BlindSpot", "Masker"]
+__all__ = [
+    "VIEWS",
+    "AmplitudeNeighbors",
+    "BlindSpot",
+    "FunctionMasker",
+    "Masker",
+    "View",
+    "ViewMaker",
+    "as_view_maker",
+]

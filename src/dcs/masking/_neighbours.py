@@ -27,7 +27,8 @@ def neighbourhood(
     """Tabulate the neighbours within `radii` in a sample of the given shape.
 
     Along one axis there are 2r + 1 kinds of places: r at either end, numbered inwards from 0 and outwards
-    to 2r, and the interior, number r, where all of −r…r is inside. Kinds combine over the axes.
+    to 2r, and the interior, number r, where all of −r…r is inside; with 2r entries there is no interior.
+    Kinds combine over the axes.
     """
     window = math.prod(2 * radius + 1 for radius in radii)
     if window**2 > _LARGEST_TABLE:

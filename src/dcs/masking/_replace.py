@@ -100,7 +100,7 @@ def _plan(
 ) -> _Plan:
     n, *lengths = shape
     for length, radius in zip(lengths, radii, strict=True):
-        if 2 * radius + 1 > length:
+        if 2 * radius > length:
             raise ValueError(
                 f"the window of radius {radius} ({2 * radius + 1} entries) is larger than the data: x has "
                 f"{length} entries along that axis (shape {tuple(shape)}); use a smaller radius or delta, or "

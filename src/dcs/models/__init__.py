@@ -1,58 +1,59 @@
 """Networks: autoencoders for vectors, images, signals and spectrograms, U-Nets for denoising, and ResNets."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from dcs._checks import check_choice, check_integer
+from dcs._checks import check_integer
 from dcs.models._autoencoder import Autoencoder, mlp
 from dcs.models._convolutional import UNet, conv, conv1d
 from dcs.models._decoders import make_decoder
+from dcs.models._inference import device_named, device_of, encoder_of, inferring
+from dcs.models._networks import NETWORKS
 from dcs.models._resnet import ResNet, resnet18, resnet50
 from dcs.models._vit import ViT
 from dcs.models._wave_unet import WaveUNet
 
-REGISTRY: dict[str, Callable[..., nn.Module]] = {
-    "mlp": mlp,
-    "conv": conv,
-    "conv1d": conv1d,
-    "unet": UNet,
-    "vit": ViT,
-    "waveunet": WaveUNet,
-    "resnet18": resnet18,
-    "resnet50": resnet50,
-}
-_OWN_WEIGHTS = ("resnet18", "resnet50")
-
 
 def build(
-    name: str, shape: Sequence[int], n_components: int = 10, *, seed: int = 0, **options: Any
+    name: str, shape: Sequence[int], n_components: int | None = None, *, seed: int = 0, **options: Any
 ) -> nn.Module:
-    """Make a network by its name in `REGISTRY`.
+    """Make a network by its name in `NETWORKS`.
 
     Initial weights are Keras' (Glorot-uniform, and no bias), and those of He et al. for the ResNets.
 
     Args:
-        name: `mlp`, `conv`, `conv1d`, `unet`, `vit`, `waveunet`, `resnet18` or `resnet50`.
-        shape: Of one sample.
-        n_components: Features. Those of a ResNet follow from its width instead.
-        seed: Where the weights are drawn from; torch's own random state is left alone.
-        **options: Of the network.
+        name: Name of the network.
+        shape: Shape of one sample.
+        n_components: Number of features; None is the network's own default. Those of a ResNet follow from
+            its width.
+        seed: Random seed of the weights; torch's own random state is left alone.
+        **options: Options of the network.
 
     Example:
         >>> build("mlp", (8, 8), 10, hidden=(32,)).encode(torch.zeros(3, 8, 8)).shape
         torch.Size([3, 10])
     """
-    check_choice("network", name, REGISTRY)
-    check_integer("n_components", n_components, at_least=1)
+    entry = NETWORKS[name]
+    if n_components is None:
+        n_components = default_components(name)
+    else:
+        check_integer("n_components", n_components, at_least=1)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
-        network = REGISTRY[name](shape, n_components, **options)
-        if name not in _OWN_WEIGHTS:
+        network = NETWORKS.make(name, options, shape, n_components)
+        if not entry.traits.get("own_weights"):
             network.apply(_glorot)
     return network
+
+
+def default_components(name: str) -> int | None:
+    """Return the number of features that a network has by default; None if it follows from other options."""
+    default: int | None = inspect.signature(NETWORKS[name].factory).parameters["n_components"].default
+    return default
 
 
 def _glorot(module: nn.Module) -> None:
@@ -63,7 +64,7 @@ def _glorot(module: nn.Module) -> None:
 
 
 __all__ = [
-    "REGISTRY",
+    "NETWORKS",
     "Autoencoder",
     "ResNet",
     "UNet",
@@ -72,6 +73,11 @@ __all__ = [
     "build",
     "conv",
     "conv1d",
+    "default_components",
+    "device_named",
+    "device_of",
+    "encoder_of",
+    "inferring",
     "make_decoder",
     "mlp",
     "resnet18",

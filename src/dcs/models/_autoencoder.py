@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from dcs._checks import check_integer
+from dcs.models._networks import NETWORKS
 
 
 class Autoencoder(nn.Module):
     """x -> features -> a prediction of x's shape; either part may be any module.
 
     Args:
-        encoder: (n, ...) to (n, features).
-        decoder: Back again.
+        encoder: Module from (n, ...) to (n, features).
+        decoder: Module from (n, features) to (n, ...).
 
     Example:
         >>> import torch
@@ -42,14 +43,17 @@ class Autoencoder(nn.Module):
         return self.decode(self.encode(x))
 
 
+@NETWORKS.register(
+    "mlp", summary="Fully connected autoencoder D-500-500-2000-C, the paper's.", waveforms=True
+)
 def mlp(
     shape: Sequence[int], n_components: int = 10, *, hidden: Sequence[int] = (500, 500, 2000)
 ) -> Autoencoder:
     """The autoencoder D-500-500-2000-C and back of Expt0 and Expt1: ReLU between, linear at both ends.
 
     Args:
-        shape: Of one sample, of any number of axes.
-        n_components: Features.
+        shape: Shape of one sample, with any number of axes.
+        n_components: Number of features.
         hidden: Widths of the encoder's hidden layers; the decoder's are the same in reverse.
     """
     for width in hidden:

@@ -7,10 +7,12 @@ from torch import Tensor, nn
 
 from dcs._checks import check_integer
 from dcs.models._autoencoder import Autoencoder
+from dcs.models._networks import NETWORKS
 
 _CONVOLUTION: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
 
 
+@NETWORKS.register("conv", summary="Convolutional autoencoder for images.")
 def conv(
     shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
 ) -> Autoencoder:
@@ -28,6 +30,7 @@ def conv(
     )
 
 
+@NETWORKS.register("conv1d", summary="Convolutional autoencoder along time, for signals.", waveforms=True)
 def conv1d(
     shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
 ) -> Autoencoder:
@@ -45,6 +48,7 @@ def conv1d(
     )
 
 
+@NETWORKS.register("unet", summary="U-Net for denoising images.")
 class UNet(nn.Module):
     """A small U-Net for denoising images: the decoder sees the encoder's maps at every scale.
 

@@ -9,6 +9,7 @@ from dcs._checks import check_bool, check_choice, check_integer
 from dcs.models._autoencoder import Autoencoder
 from dcs.models._convolutional import with_channels
 from dcs.models._decoders import DECODERS, make_decoder
+from dcs.models._networks import NETWORKS
 
 STEMS = ("small", "large")
 
@@ -112,6 +113,9 @@ class _Block(nn.Module):
         return torch.relu_(self.branch(x) + self.shortcut(x))
 
 
+@NETWORKS.register(
+    "resnet18", summary="ResNet-18 for small images, with a decoder.", own_weights=True, fixed_features=True
+)
 def resnet18(
     shape: Sequence[int],
     n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)
@@ -134,6 +138,7 @@ def resnet18(
     return _with_decoder(shape, (2, 2, 2, 2), False, width, stem, zero_init, decoder)
 
 
+@NETWORKS.register("resnet50", summary="ResNet-50, with a decoder.", own_weights=True, fixed_features=True)
 def resnet50(
     shape: Sequence[int],
     n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)

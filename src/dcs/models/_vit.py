@@ -9,10 +9,12 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from dcs._checks import check_choice, check_integer
 from dcs.models._convolutional import with_channels
+from dcs.models._networks import NETWORKS
 
 _PATCH, _HEAD = 20, 64  # by default: entries along an axis of a patch, and features of a head
 
 
+@NETWORKS.register("vit", summary="Transformer on patches of images or spectrograms.")
 class ViT(nn.Module):
     """A transformer over patches, and a decoder from its tokens back to them.
 

@@ -8,8 +8,10 @@ from torch.nn.functional import interpolate
 
 from dcs._checks import check_bool, check_integer
 from dcs.models._convolutional import with_channels
+from dcs.models._networks import NETWORKS
 
 
+@NETWORKS.register("waveunet", summary="U-Net for denoising waveforms.", waveforms=True)
 class WaveUNet(nn.Module):
     """A small U-Net over time for denoising waveforms, which may be of any length when it predicts.
 

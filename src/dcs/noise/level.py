@@ -80,7 +80,7 @@ def estimate_sigma(
     x = _with_doubles(read_batch("x", x))
     check_choice("method", method, ("chen2015", "mad"))
     check_finite(x.sum(dtype=torch.float64), x=x)
-    images = _as_images(x, ndim)
+    images = as_images(x, ndim)
     space = images.shape[2:]
     ndim = len(space)
     if method == "mad":
@@ -137,7 +137,7 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
     check_finite(x.sum(dtype=torch.float64), x=x)
     from scipy.special import chdtri  # takes long to import
 
-    images = _as_images(x, ndim)
+    images = as_images(x, ndim)
     space = images.shape[2:]
     side = 3 if len(space) == 2 else 5
     entries = side ** len(space)
@@ -174,7 +174,7 @@ def _in_order(x: Tensor) -> bool:
     return bool((sums >= sums[0]).double().mean() <= 0.01)
 
 
-def _as_images(x: Tensor, ndim: int | None) -> Tensor:
+def as_images(x: Tensor, ndim: int | None) -> Tensor:
     """(n, channels, space or time)."""
     if ndim is None:
         ndim = default_ndim(x.shape[1:])

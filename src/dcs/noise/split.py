@@ -6,15 +6,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dcs._checks import check_batch, check_finite, check_generator, check_mask, check_number, check_tensor
-from dcs.functional._rows import as_rows, compared_entries, count_entries, norm, spread_sigma
+from dcs.functional.rows import as_rows, compared_entries, count_entries, norm, spread_sigma
+from dcs.masking import VIEWS, View
 from dcs.noise.level import estimate_sigma
 
 
 class HoldsSigma(nn.Module):
-    """Holds the noise level σ: as it was given, or estimated once from noisy data.
+    """Hold the noise level σ: as given, or estimated once from noisy data.
 
     Args:
-        sigma: A number, or a tensor that broadcasts against a batch. None: it is still to be estimated.
+        sigma: Number, or tensor that broadcasts against a batch. None: not yet estimated.
     """
 
     sigma: Tensor
@@ -63,8 +64,9 @@ class HoldsSigma(nn.Module):
         return f"sigma={self.sigma.item():g}" if self.is_known else "sigma=None"
 
 
+@VIEWS.register("split")
 class GaussianSplit(HoldsSigma):
-    """Makes two views of one: x_tilde = x + α·z, which a model sees, and x − z/α, which it is compared with.
+    """Make two views of one: x_tilde = x + α·z, which a model sees, and x − z/α, which it is compared with.
 
     Assumes Gaussian noise of deviation σ, independent from entry to entry, and draws z from the same law: the
     two views' noises are then independent (A3), with deviations σ√(1 + α²) and σ√(1 + 1/α²). All entries
@@ -114,6 +116,11 @@ class GaussianSplit(HoldsSigma):
         check_finite(as_rows(x_tilde - target, None, valid).sum(), x=as_rows(x, None, valid), sigma=z)
         return x_tilde, target
 
+    def view(self, x: Tensor, generator: Generator | None = None, valid: Tensor | None = None) -> View:
+        """Split a batch: all entries are compared, and σ gives the SNR."""
+        x_tilde, target = self(x, generator, valid=valid)
+        return View(x_tilde, target, None, self.snr(x, valid))
+
     def snr(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         """Estimate the SNR c, (n,), of the view that is compared with: by σ, and ‖x‖² − σ²D for ‖s‖²."""
         b = compared_entries(None, valid, x)
@@ -124,6 +131,15 @@ class GaussianSplit(HoldsSigma):
         c = (signal2 / (noise2 * (1 + self.alpha**-2))).sqrt()
         return c.where(noise2 > 0, math.inf).where(count > 0, 0)
 
+    def describe(self) -> dict[str, object]:
+        """Describe the split as plain values."""
+        return {"kind": "split", "sigma": plain_sigma(self.sigma), "alpha": self.alpha}
+
     def extra_repr(self) -> str:
         """Show sigma and alpha."""
         return f"{super().extra_repr()}, alpha={self.alpha:g}"
+
+
+def plain_sigma(sigma: Tensor) -> float | str:
+    """Return σ as a plain value: a number, or the shape of one that differs from entry to entry."""
+    return float(sigma) if sigma.ndim == 0 else f"of shape {tuple(sigma.shape)}"

@@ -1,44 +1,108 @@
-"""Objectives: losses bound to maskers, all called as objective(model, x, generator=None, pair=None)."""
+"""Objectives: losses bound to views, all called as objective(model, x, generator=None, pair=None)."""
 
-import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from dcs._registry import explain, known, options_of
 from dcs.augmentation import Views
-from dcs.masking import BlindSpot, Masker
-from dcs.objectives.base import Batch, MaskedObjective, Objective
+from dcs.masking import BlindSpot, Masker, ViewMaker
+from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective
 from dcs.objectives.baselines import MSE, SURE, Cosine, DenoisingAutoencoder, Noise2Noise, Noise2Void
 from dcs.objectives.denoising_cosine import DenoisingCosine
 from dcs.objectives.oracle import CosineOracle, DenoisingCosineOracle
-from dcs.objectives.self_supervised import SelfSupervised
+from dcs.objectives.self_supervised import SelfSupervised, encode, spread
 from dcs.objectives.siamese import BYOL, SimCLR, SimSiam
-from dcs.objectives.views import ChosenViews
+from dcs.objectives.views import AutomaticViews
 
-REGISTRY: dict[str, type[Objective]] = {
-    "mse": MSE,
-    "cosine": Cosine,
-    "n2v": Noise2Void,
-    "n2n": Noise2Noise,
-    "sure": SURE,
-    "dae": DenoisingAutoencoder,
-    "dcs": DenoisingCosine,
-}
-
-
-# Self-supervised objectives, with what a name may add: masked views, or a regulariser.
-SELF_SUPERVISED: dict[str, type[SelfSupervised]] = {"simsiam": SimSiam, "simclr": SimCLR, "byol": BYOL}
 _REGULARISERS = ("n2v", "dae", "dcs")
-_ADDED = ("", "+bsm", *(f"-{name}" for name in _REGULARISERS))
-NAMES = (*REGISTRY, *(name + added for name in SELF_SUPERVISED for added in _ADDED))
+_MASKED_VIEWS = "+bsm"
 
 
-def get(name: str, **options: Any) -> Objective:
-    """Make an objective by its name, with the options of its class.
+class Name(NamedTuple):
+    """Parts of an objective's name, such as `dcs`, `simsiam+bsm` or `simsiam-dcs`."""
 
-    Names are those in `REGISTRY`, and `simsiam`, `simclr` and `byol`, each alone or followed by `+bsm` (both
-    views are masked) or by the name of a regulariser: `-n2v`, `-dae`, `-dcs`. There `masker` is what masks
-    the views or the regulariser's samples, `regulariser_options` are those of the regulariser, and `augment`
-    may be a dictionary of options of `dcs.augmentation.Views`.
+    base: str
+    masked_views: bool = False
+    regulariser: str | None = None
+
+    @property
+    def kind(self) -> type[Objective]:
+        """Class of the objective."""
+        return OBJECTIVES[self.base].factory  # type: ignore[return-value]
+
+    @property
+    def masks(self) -> bool:
+        """Whether the objective makes views with a masker or a split."""
+        maker = self.kind if self.regulariser is None else OBJECTIVES[self.regulariser].factory
+        return self.masked_views or (isinstance(maker, type) and issubclass(maker, MaskedObjective))
+
+    @property
+    def summary(self) -> str:
+        """What the objective does, in one line."""
+        text = OBJECTIVES[self.base].summary
+        if self.masked_views:
+            return f"{text} Both augmented images are masked."
+        return text if self.regulariser is None else f"{text} Regularised by {self.regulariser}."
+
+
+def names() -> list[str]:
+    """List the names of all objectives.
+
+    Those in `OBJECTIVES`; self-supervised ones also followed by `+bsm` (both augmented images are masked) or
+    by the name of a regulariser: `-n2v`, `-dae`, `-dcs`.
+    """
+    added = (_MASKED_VIEWS, *(f"-{name}" for name in _REGULARISERS))
+    alone = [name for name, entry in OBJECTIVES.items() if not _is_self_supervised(entry.factory)]
+    views = [name for name, entry in OBJECTIVES.items() if _is_self_supervised(entry.factory)]
+    return [*alone, *(name + further for name in views for further in ("", *added))]
+
+
+def parse(name: str) -> Name:
+    """Split the name of an objective into its parts; an unknown one is a ValueError."""
+    if name not in names():
+        raise ValueError(f"objective must be {known(name, names())}")
+    if name in OBJECTIVES:
+        return Name(name)
+    if name.endswith(_MASKED_VIEWS):
+        return Name(name.removesuffix(_MASKED_VIEWS), masked_views=True)
+    base, _, regulariser = name.rpartition("-")
+    return Name(base, regulariser=regulariser)
+
+
+def check_options(name: str, options: Mapping[str, Any], where: str = "objective_options") -> dict[str, Any]:
+    """Validate the options of an objective by its name, and return those that were given.
+
+    Args:
+        name: Name of the objective.
+        options: Options of its class; for a self-supervised objective also `augment`, options of
+            `dcs.augmentation.Views`, and `regulariser_options`.
+        where: Setting that holds the options, for the error message.
+    """
+    parts, own = parse(name), dict(options)
+    inner = own.pop("regulariser_options", None)
+    checked = OBJECTIVES.check(parts.base, own, where)
+    if isinstance(checked.get("augment"), Mapping):
+        model = options_of(Views, (), "AugmentOptions")
+        try:
+            model(**checked["augment"])
+        except ValueError as error:
+            raise ValueError(explain(error, model, "augment", f"{where}.augment".lstrip("."))) from None  # type: ignore[arg-type]
+    if inner is not None:
+        if parts.regulariser is None:
+            raise ValueError(f"{where}.regulariser_options must be left out: {name!r} has no regulariser")
+        place = f"{where}.regulariser_options".lstrip(".")
+        checked["regulariser_options"] = OBJECTIVES.check(parts.regulariser, inner, place)
+    return checked
+
+
+def get(name: str, masker: Masker | ViewMaker | None = None, **options: Any) -> Objective:
+    """Make an objective by its name.
+
+    Args:
+        name: Name of the objective; see `names`.
+        masker: View maker of the objective, of its regulariser, or, with `+bsm`, of both augmented images.
+        **options: Options of its class. For a self-supervised objective `augment` may be a dictionary of
+            options of `dcs.augmentation.Views`, and `regulariser_options` are those of the regulariser.
 
     Example:
         >>> get("dae", sigma=0.2)
@@ -46,67 +110,49 @@ def get(name: str, **options: Any) -> Objective:
         >>> get("simsiam-dcs", weight=0.02, features=512).regulariser.masker.rho
         0.3
     """
-    if name not in NAMES:
-        near = difflib.get_close_matches(str(name).lower(), NAMES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(NAMES)}"
-        raise ValueError(f"name must be that of an objective, got {name!r}: {hint}")
-    if name in REGISTRY:
-        return REGISTRY[name](**options)
-    return _self_supervised(name, **options)
+    parts, checked = parse(name), check_options(name, options, "")
+    given: dict[str, Any] = {} if masker is None else {"masker": masker}
+    if masker is not None and not parts.masks:
+        raise ValueError(f"masker must be left out: objective {name!r} masks nothing")
+    inner = checked.pop("regulariser_options", {})
+    if isinstance(checked.get("augment"), Mapping):
+        checked["augment"] = Views(**checked["augment"])
+    if parts.regulariser is not None:
+        given = {"regulariser": OBJECTIVES[parts.regulariser].factory(**inner, **given)}
+    elif parts.masked_views:
+        given = {"masker": BlindSpot(rho=0.1), **given}
+    return OBJECTIVES[parts.base].factory(**checked, **given)
 
 
-def masks(name: str) -> bool:
-    """Whether the objective of a name takes a masker."""
-    known = REGISTRY.get(name.partition("-")[2] or name)
-    return name.endswith("+bsm") or (known is not None and issubclass(known, MaskedObjective))
-
-
-def _self_supervised(
-    name: str,
-    *,
-    augment: Any = None,
-    masker: Masker | None = None,
-    regulariser_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> SelfSupervised:
-    if isinstance(augment, Mapping):
-        augment = Views(**augment)
-    base, _, added = name.partition("-")
-    inner = dict(regulariser_options or {})
-    if added:
-        if masker is not None:
-            inner["masker"] = masker
-        options["regulariser"] = REGISTRY[added](**inner)
-    elif inner:
-        raise ValueError(f"regulariser_options must be left out: objective {name!r} has no regulariser")
-    elif name.endswith("+bsm"):
-        options["masker"] = BlindSpot(rho=0.1) if masker is None else masker
-    elif masker is not None:
-        options["masker"] = masker
-    return SELF_SUPERVISED[base.removesuffix("+bsm")](augment, **options)
+def _is_self_supervised(factory: object) -> bool:
+    return isinstance(factory, type) and issubclass(factory, SelfSupervised)
 
 
 __all__ = [
     "BYOL",
     "MSE",
-    "NAMES",
-    "REGISTRY",
-    "SELF_SUPERVISED",
+    "OBJECTIVES",
     "SURE",
+    "AutomaticViews",
     "Batch",
-    "ChosenViews",
     "Cosine",
     "CosineOracle",
     "DenoisingAutoencoder",
     "DenoisingCosine",
     "DenoisingCosineOracle",
     "MaskedObjective",
+    "Model",
+    "Name",
     "Noise2Noise",
     "Noise2Void",
     "Objective",
     "SelfSupervised",
     "SimCLR",
     "SimSiam",
+    "check_options",
+    "encode",
     "get",
-    "masks",
+    "names",
+    "parse",
+    "spread",
 ]

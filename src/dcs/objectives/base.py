@@ -1,24 +1,25 @@
-"""What all objectives share: one call, and the two ways to a second view of x."""
+"""What all objectives share: one call, what they declare about themselves, and views of x."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from dcs._checks import check_batch, check_generator, check_mask, check_same_shape
-from dcs.masking import BlindSpot, Masker
-from dcs.noise import GaussianSplit
+from dcs._registry import Registry
+from dcs.masking import BlindSpot, Masker, View, ViewMaker, as_view_maker
 from dcs.noise.level import default_ndim
 from dcs.noise.split import HoldsSigma
-from dcs.objectives.views import ChosenViews
 
 Model = Callable[[Tensor], Tensor]
 _ESTIMATE_SAMPLES = 4096
+OBJECTIVES: "Registry[Objective]" = Registry("objective", given=("masker", "regulariser"))
+"""Objectives by the name that settings and the command line refer to them by."""
 
 
 class Batch(NamedTuple):
-    """What an objective is called with beside the model, checked."""
+    """A checked batch: samples, source of randomness, second observation and valid entries."""
 
     x: Tensor
     generator: Generator | None
@@ -27,28 +28,30 @@ class Batch(NamedTuple):
 
     @property
     def view(self) -> Tensor:
-        """What the model sees if nothing is masked: the pair, if there is one."""
+        """What the model sees where nothing is masked: the pair, if there is one."""
         return self.x if self.pair is None else self.pair
-
-
-class View(NamedTuple):
-    """What a model sees, what its prediction is compared with, and where."""
-
-    x: Tensor  # to compare with
-    x_tilde: Tensor  # to see
-    b: Tensor | None  # the entries to compare; None for all
-    snr: Tensor | None = None  # of x, for each sample, where it is known better than from x and x_tilde
 
 
 class Objective(nn.Module):
     """What is minimised: a scalar from a model and a batch.
 
-    Every objective is called alike; a new one says in `compute` what it is. It is a module, so that what it
-    estimates is moved, saved and loaded with it.
+    Every objective is called alike; a new one implements `compute` and sets the class attributes that differ.
+    It is a module, so that what it estimates is moved, saved and loaded with it.
+
+    Attributes:
+        predicts: Whether the model predicts samples; otherwise only its features are of use.
+        scale_free: Whether only the direction of a prediction counts.
+        needs_pair: Whether a second observation of each sample must be given.
+        full_batches: Whether a last batch of an epoch that is not full should be left out.
+        recipe: Settings that differ from the usual defaults when this objective is trained.
     """
 
     __call__: Callable[..., Tensor]
-    full_batches = False  # whether an epoch's last batch, if it is smaller, is better left out
+    predicts: ClassVar[bool] = True
+    scale_free: ClassVar[bool] = False
+    needs_pair: ClassVar[bool] = False
+    full_batches: ClassVar[bool] = False
+    recipe: ClassVar[dict[str, Any]] = {}
 
     def forward(
         self,
@@ -64,9 +67,9 @@ class Objective(nn.Module):
         Args:
             model: Any callable whose result has x's shape.
             x: Noisy samples (n, ...).
-            generator: Where all randomness comes from.
-            pair: A second, independent noisy view of the same things (A3), if there is one: it is what the
-                model then sees, in place of a masked x, and all entries are compared.
+            generator: Source of all randomness.
+            pair: Second, independent noisy observation of the same things (A3): the model then sees it in
+                place of a masked x, and all entries are compared.
             valid: False on padding, which never counts: the model sees zeros there.
 
         Returns:
@@ -89,15 +92,30 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Return what the network is to see of samples that are not masked: x itself, most often."""
+        """Return what the network sees of samples outside of training: most often x itself."""
         return x
 
+    def statistics(
+        self,
+        model: Model,  # noqa: ARG002
+        x: Tensor,  # noqa: ARG002
+        generator: Generator | None = None,  # noqa: ARG002
+        pair: Tensor | None = None,  # noqa: ARG002
+        valid: Tensor | None = None,  # noqa: ARG002
+    ) -> dict[str, float]:
+        """Measure, on a fixed batch after each epoch, what the loss does not show; nothing by default."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the objective as plain values, views and estimates included, for a run's record."""
+        return {"class": type(self).__name__}
+
     def wanted_samples(self) -> int:
-        """Return how many samples `prepare` wants to see."""
+        """Return the number of samples that `prepare` needs."""
         return _ESTIMATE_SAMPLES if self._without_sigma() else 0
 
     def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:  # noqa: ARG002
-        """Set up what depends on the model or the data; the training loop does so before its optimiser."""
+        """Set up what depends on the model or the data, before an optimiser is made."""
         for part in self._without_sigma():
             part.estimate(x, valid)
 
@@ -106,66 +124,70 @@ class Objective(nn.Module):
 
 
 class MaskedObjective(Objective):
-    """An objective that compares a prediction from one view of x with another, or with the masked entries.
+    """An objective that compares a prediction from one view of x with another view of it.
 
     Args:
-        masker: Makes (x_tilde, b), called as masker(x, generator), and with valid=… where there is padding;
-            or a `dcs.noise.GaussianSplit`, which makes two views of which all entries are compared. By
-            default `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over
-            the last one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Give a masker
-            for signals with more channels and for volumes.
+        masker: View maker, such as `BlindSpot`, or a function masker(x, generator) -> (x_tilde, b) with a
+            keyword `valid` where there is padding; or a split, such as `dcs.noise.GaussianSplit`. By default
+            `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over the last
+            one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Give a masker for
+            signals with more channels and for volumes.
     """
 
-    def __init__(self, masker: Masker | GaussianSplit | None = None) -> None:
+    masker: ViewMaker | None
+
+    def __init__(self, masker: Masker | ViewMaker | None = None) -> None:
         super().__init__()
-        check_masker(masker)
+        self.masker = None if masker is None else as_view_maker(masker)
+
+    def set_masker(self, masker: ViewMaker | None) -> None:
+        """Replace the view maker."""
+        self.__dict__.pop("masker", None)
+        self._modules.pop("masker", None)
         self.masker = masker
 
-    def second_view(self, batch: Batch) -> View:
-        """Return the pair, if there is one, or else what the masker makes of x."""
+    def view(self, batch: Batch) -> View:
+        """Return the view of a batch: its pair, if there is one, or else what the view maker makes."""
         if batch.pair is not None:
-            return View(batch.x, batch.pair, None)
+            return View(batch.pair, batch.x)
         return self.own_view(batch)
 
     def own_view(self, batch: Batch) -> View:
-        """Return what the masker makes of x."""
-        masker = self.default_masker(default_ndim(batch.x.shape[1:])) if self.masker is None else self.masker
-        return apply_masker(masker, batch)
+        """Return what the view maker makes of x, whether or not there is a pair."""
+        x, generator, _, valid = batch
+        return self.views_for(tuple(x.shape[1:])).view(x, generator, valid)
+
+    def views_for(self, shape: tuple[int, ...]) -> ViewMaker:
+        """Return the view maker in use for samples of a shape."""
+        return self.default_masker(default_ndim(shape)) if self.masker is None else self.masker
 
     def default_masker(self, ndim: int) -> Masker:
-        """Return what masks if no masker was given."""
+        """Return the masker that is used if none was given."""
         return BlindSpot(rho=0.3, ndim=ndim)
 
+    def describe(self) -> dict[str, Any]:
+        """Describe the objective and its view maker."""
+        return {**super().describe(), "view": describe_views(self.masker)}
+
     def extra_repr(self) -> str:
-        """Show the masker."""
+        """Show the view maker."""
         return f"masker={self.masker}"
 
     def __repr__(self) -> str:
-        """One line, unlike torch's for a module with parts."""
+        """Return one line, unlike torch's for a module with parts."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
-def check_masker(masker: object) -> None:
-    """Require something that can be called as a masker, or none."""
-    if masker is not None and (not callable(masker) or isinstance(masker, type)):
-        raise TypeError(f"masker must be a masker such as BlindSpot(rho=0.3), got {masker!r}")
-
-
-def apply_masker(masker: Masker | GaussianSplit, batch: Batch) -> View:
-    """Return the view that a masker or a split makes, with b as bool."""
-    x, generator, _, valid = batch
-    if isinstance(masker, ChosenViews) and not masker.splits:
-        masker = BlindSpot(rho=0.3, ndim=default_ndim(x.shape[1:]))
-    if isinstance(masker, GaussianSplit):
-        x_tilde, target = masker(x, generator, valid=valid)
-        return View(target, x_tilde, None, masker.snr(x, valid))
-    result = masker(x, generator) if valid is None else masker(x, generator, valid=valid)
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise TypeError(f"masker must return (x_tilde, b), got {type(result).__name__}")
-    x_tilde, b = result
-    check_batch("x_tilde", x_tilde)
-    check_same_shape("x_tilde", x_tilde, "x", x)
-    return View(x, x_tilde, check_mask("b", b, x))
+def describe_views(maker: ViewMaker | None) -> dict[str, Any] | None:
+    """Describe a view maker as plain values."""
+    if maker is None:
+        return None
+    describe = getattr(maker, "describe", None)
+    if describe is not None:
+        described: dict[str, Any] = describe()
+        return described
+    options = {k: v for k, v in vars(maker).items() if isinstance(v, int | float | str | tuple)}
+    return {"class": type(maker).__name__, **options}
 
 
 def predict(model: Model, x: Tensor) -> Tensor:

@@ -1,14 +1,17 @@
 """The objectives that dCS is compared with."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from dcs import functional as F
 from dcs._checks import check_number
-from dcs.noise.split import HoldsSigma
-from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, predict
+from dcs.noise.split import HoldsSigma, plain_sigma
+from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective, predict
 
 
+@OBJECTIVES.register("mse", summary="Squared error to the noisy sample itself; assumes no noise.")
 class MSE(Objective):
     """Assumes no noise: the mean squared error to x itself, which learns noise and signal alike."""
 
@@ -17,11 +20,16 @@ class MSE(Objective):
         return F.noise2void_loss(predict(model, batch.view), batch.x, None, valid=batch.valid)
 
 
+@OBJECTIVES.register(
+    "n2n", summary="Noise2Noise: squared error between two noisy observations of the same thing."
+)
 class Noise2Noise(MSE):
     """Assumes two observations with independent zero-mean noises of any law: squared error between them.
 
     Lehtinen et al., ICML 2018. The minimiser is that of the squared error to the clean data.
     """
+
+    needs_pair = True
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(pair) − x)²."""
@@ -30,14 +38,21 @@ class Noise2Noise(MSE):
         return super().compute(model, batch)
 
 
+@OBJECTIVES.register("cosine", summary="Cosine to the noisy sample itself; assumes no noise.")
 class Cosine(Objective):
     """Assumes no noise: minus the cosine to x itself (Eq. 1), which learns the noise's direction too."""
+
+    scale_free = True
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute −cos(x, h(x)); with a pair, −cos(x, h(pair))."""
         return F.cosine_loss(batch.x, predict(model, batch.view), valid=batch.valid, eps=1e-20)
 
 
+@OBJECTIVES.register(
+    "n2v",
+    summary="Noise2Void: squared error on masked entries; zero-mean noise, independent between entries.",
+)
 class Noise2Void(MaskedObjective):
     """Assumes zero-mean noise, independent from entry to entry (A7): squared error on masked entries.
 
@@ -46,17 +61,20 @@ class Noise2Void(MaskedObjective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x_tilde) − x)² over the masked entries (Eq. 11)."""
-        view = self.second_view(batch)
-        return F.noise2void_loss(predict(model, view.x_tilde), view.x, view.b, valid=batch.valid)
+        view = self.view(batch)
+        return F.noise2void_loss(predict(model, view.seen), view.target, view.mask, valid=batch.valid)
 
 
+@OBJECTIVES.register(
+    "dae", summary="Denoising autoencoder: noise is added to the input; assumes nearly clean data."
+)
 class DenoisingAutoencoder(Objective):
     """Assumes nearly clean data: squared error to x of a prediction made from x with more noise on it.
 
     Vincent et al., JMLR 2010. The noise that x already has is learned as signal.
 
     Args:
-        sigma: Standard deviation of the Gaussian noise that is added to the model's input.
+        sigma: Standard deviation of the Gaussian noise added to the model's input.
     """
 
     def __init__(self, sigma: float = 0.1) -> None:
@@ -77,15 +95,18 @@ class DenoisingAutoencoder(Objective):
         return f"sigma={self.sigma}"
 
 
+@OBJECTIVES.register(
+    "sure", summary="Stein's unbiased risk estimate; Gaussian noise of known or estimated deviation."
+)
 class SURE(HoldsSigma, Objective):
     """Assumes Gaussian noise of known deviation, independent from entry to entry: Stein's risk estimate.
 
     Zhussip et al., NeurIPS 2019 (their Eq. 6). A wrong sigma biases it.
 
     Args:
-        sigma: A number, or a tensor that broadcasts against a batch. If None, it is estimated once with
+        sigma: Noise level: a number, or a tensor that broadcasts against a batch. None: estimated once with
             `dcs.noise.estimate_sigma`: from the data given to `estimate`, or else from the first batch.
-        step: Size of the probe; see `dcs.functional.sure_loss`.
+        step: Step of the finite difference; see `dcs.functional.sure_loss`.
     """
 
     def __init__(self, sigma: Tensor | float | None = None, *, step: float = 1e-3) -> None:
@@ -102,3 +123,7 @@ class SURE(HoldsSigma, Objective):
             noise = F.noise2void_loss(sigma.expand(x.shape), torch.zeros_like(x), None, valid=batch.valid)
             return error - noise
         return F.sure_loss(model, x, sigma, step=self.step, valid=batch.valid, generator=batch.generator)
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the objective and σ."""
+        return {**super().describe(), "sigma": plain_sigma(self.sigma)}

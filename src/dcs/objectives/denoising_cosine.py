@@ -6,13 +6,16 @@ import torch
 from torch import Tensor
 
 from dcs import functional as F
-from dcs.functional._rows import compared_entries, count_entries
-from dcs.masking import BlindSpot, Masker
-from dcs.noise import GaussianSplit
-from dcs.objectives.base import Batch, MaskedObjective, Model, View, predict
-from dcs.objectives.views import ChosenViews
+from dcs.functional.rows import compared_entries, count_entries
+from dcs.masking import BlindSpot, Masker, View, ViewMaker
+from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, predict
+from dcs.objectives.views import AutomaticViews
 
 
+@OBJECTIVES.register(
+    "dcs",
+    summary="Denoising cosine similarity (dCS); zero-mean isotropic noise, independent between entries.",
+)
 class DenoisingCosine(MaskedObjective):
     """Assumes zero-mean isotropic noise, independent from entry to entry (A2, A3): the dCS loss (Eq. 10).
 
@@ -21,19 +24,20 @@ class DenoisingCosine(MaskedObjective):
     loss to the clean data (Theorem 1).
 
     Args:
-        masker: See `MaskedObjective`. The default is `ChosenViews()`: once `prepare` has seen noise that is
-            equally strong everywhere, samples are split; otherwise entries are masked by
+        masker: View maker; see `MaskedObjective`. The default is `AutomaticViews()`: once `prepare` has found
+            noise that is equally strong everywhere, samples are split; otherwise entries are masked by
             `BlindSpot(rho=0.3)`. With `variant="paper"` it is `BlindSpot(rho=0.1)`.
-        method: How k is computed: `exact`, `monte_carlo` or `asymptotic`; see
+        method: Way to compute k: `exact`, `monte_carlo` or `asymptotic`; see
             `dcs.functional.expected_cosine`, as for `noise` and `samples`.
         floor: Smallest k; see `dcs.functional.denoising_weight`, as for `power` and `eta`.
-        power: 1 is Theorem 1's weight; the default, -1, is the inverse-variance weight, which keeps the few
-            samples with tiny k from drowning the others. docs/weight.md says what that trades.
-        noise: `gaussian` or an isotropic law from `dcs.noise`.
-        samples: Monte Carlo draws a sample.
-        eta: Remark 3's soft weight in place of a floored k.
-        variant: `paper` is Algorithm 1 to the letter, whatever `method`, `floor`, `power`, `noise` and
-            `eta` say.
+        power: Power of the weight 1/k^power: 1 is Theorem 1's weight; the default, -1, is the
+            inverse-variance weight, which keeps the few samples with tiny k from dominating the others.
+            docs/weight.md describes the trade-off.
+        noise: Law of the noise: `gaussian`, or an isotropic law from `dcs.noise`.
+        samples: Monte Carlo draws per sample.
+        eta: Offset of Remark 3's soft weight, which replaces a floored k.
+        variant: `default`, or `paper` for Algorithm 1 to the letter, which ignores `method`, `floor`,
+            `power`, `noise` and `eta`.
 
     Example:
         >>> noisy = torch.randn(8, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -42,9 +46,11 @@ class DenoisingCosine(MaskedObjective):
         torch.Size([])
     """
 
+    scale_free = True
+
     def __init__(
         self,
-        masker: Masker | GaussianSplit | None = None,
+        masker: Masker | ViewMaker | None = None,
         *,
         method: str = "exact",
         floor: float = 0.2,
@@ -54,7 +60,7 @@ class DenoisingCosine(MaskedObjective):
         eta: float | None = None,
         variant: str = "default",
     ) -> None:
-        super().__init__(ChosenViews() if masker is None and variant != "paper" else masker)
+        super().__init__(AutomaticViews() if masker is None and variant != "paper" else masker)
         self.variant = variant
         self.weighting: dict[str, Any] = {
             "method": method,
@@ -65,7 +71,7 @@ class DenoisingCosine(MaskedObjective):
             "eta": eta,
             "variant": variant,
         }
-        # A wrong option shows here, not in the first step.
+        # Wrong options are refused here, not in the first step.
         one, own = torch.ones(1), torch.Generator()
         F.denoising_weight(one, one, generator=own, **self.weighting)
 
@@ -77,15 +83,15 @@ class DenoisingCosine(MaskedObjective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss of a batch."""
-        return self.loss(model, batch, self.second_view(batch))
+        return self.loss(model, batch, self.view(batch))
 
     def loss(self, model: Model, batch: Batch, view: View) -> Tensor:
         """Compute the weighted cosine loss of the prediction from what the model sees."""
         return F.denoising_cosine_loss(
-            predict(model, view.x_tilde),
-            view.x,
-            view.x_tilde,
-            view.b,
+            predict(model, view.seen),
+            view.target,
+            view.seen,
+            view.mask,
             snr=view.snr,
             valid=batch.valid,
             generator=batch.generator,
@@ -103,8 +109,8 @@ class DenoisingCosine(MaskedObjective):
 
         Where no floor is used (`eta`, or the variant `paper`), none is.
         """
-        target, x_tilde, b, snr = self.second_view(Batch(x, generator, pair, valid))
-        snr = F.snr(target, x_tilde, b, valid=valid) if snr is None else snr
+        seen, target, b, snr = self.view(Batch(x, generator, pair, valid))
+        snr = F.snr(target, seen, b, valid=valid) if snr is None else snr
         inside = None if valid is None else valid.expand(x.shape)
         entries, dim = (count_entries(compared_entries(part, inside, x), x.flatten(1)) for part in (None, b))
         settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}
@@ -116,8 +122,37 @@ class DenoisingCosine(MaskedObjective):
         floors = self.variant != "paper" and self.weighting["eta"] is None
         return snr, k, (k <= self.weighting["floor"]) & floors
 
+    @torch.no_grad()
+    def statistics(
+        self,
+        model: Model,  # noqa: ARG002
+        x: Tensor,
+        generator: torch.Generator | None = None,
+        pair: Tensor | None = None,
+        valid: Tensor | None = None,
+    ) -> dict[str, float]:
+        """Return mean and deviation of ĉ and k over a batch, and the share of samples at the floor."""
+        snr, k, floored = self.weights(x, generator, pair, valid)
+        finite = snr[snr.isfinite()]
+        return {
+            "snr": float(finite.mean()) if len(finite) else float("inf"),
+            "snr_deviation": float(finite.std()) if len(finite) > 1 else 0.0,
+            "k": float(k.mean()),
+            "k_deviation": float(k.std()) if len(k) > 1 else 0.0,
+            "floored": float(floored.float().mean()),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the objective, its views and its weight."""
+        noise = self.weighting["noise"]
+        return {
+            **super().describe(),
+            **self.weighting,
+            "noise": noise if isinstance(noise, str) else repr(noise),
+        }
+
     def extra_repr(self) -> str:
-        """Show the masker and how samples are weighted."""
+        """Show the view maker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting
         weighting = [f"{name}={self.weighting[name]!r}" for name in shown]
         return ", ".join(filter(None, [super().extra_repr(), *weighting]))

@@ -1,20 +1,20 @@
-"""What self-supervised objectives share: two views, heads on the features, and a regulariser beside."""
+"""What self-supervised objectives share: two augmented images, heads on the features, and a regulariser."""
 
 import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from dcs._checks import check_bool, check_choice, check_integer, check_number
 from dcs.augmentation import Augment, Views
-from dcs.masking import BlindSpot, Masker
-from dcs.noise import GaussianSplit
-from dcs.objectives.base import Batch, Model, Objective, apply_masker, check_masker
-from dcs.objectives.views import ChosenViews
+from dcs.masking import BlindSpot, Masker, ViewMaker, as_view_maker
+from dcs.noise.split import HoldsSigma
+from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, describe_views
+from dcs.objectives.views import AutomaticViews
 
 _NO_PADDING = "valid must be None: images of self-supervised objectives have no padding"
 
@@ -32,7 +32,7 @@ class SelfSupervised(Objective):
         augment: Makes a view, called as augment(x, generator); by default `dcs.augmentation.Views()`, which
             wants images in [0, 1].
         regulariser: An objective, such as `DenoisingCosine()`, or none. One that would choose its views
-            (`ChosenViews`) is made to mask 30 % of the entries: images as clean as those that views are made
+            (`AutomaticViews`) is made to mask 30 % of the entries: images as clean as those that views are made
             of have texture, which is easily taken for noise.
         weight: λ.
         how: `separate` is the paper's: the regulariser makes x_tilde of the raw image, in a pass of its own
@@ -46,7 +46,17 @@ class SelfSupervised(Objective):
         seed: Of the heads' weights; torch's own random state is left alone.
     """
 
-    full_batches = True  # statistics of a small batch, or of one image, would be of no use
+    predicts = False
+    full_batches = True  # batch statistics of a few images would be of no use
+    recipe: ClassVar[dict[str, Any]] = {  # as SimSiam is trained on CIFAR; a held-out loss says little here
+        "network": "resnet18",
+        "optimizer": "sgd",
+        "learning_rate": 0.03,
+        "weight_decay": 5e-4,
+        "schedule": "cosine",
+        "validation": 0.0,
+        "max_epochs": 100,
+    }
     last_norm = False  # whether projections are normalised over the batch
 
     def __init__(
@@ -76,7 +86,6 @@ class SelfSupervised(Objective):
         check_choice("how", how, ("separate", "shared"))
         if regulariser is not None:
             _require_masks(regulariser, how)
-        check_masker(masker)
         if how == "shared" and masker is not None:
             raise ValueError("masker must be None with how='shared', where the regulariser masks a view")
         check_bool("normalised", normalised)
@@ -87,7 +96,8 @@ class SelfSupervised(Objective):
         check_integer("seed", seed, at_least=0)
         self.augment: Augment = Views() if augment is None else augment
         self.regulariser, self.weight, self.how = regulariser, weight, how
-        self.masker, self.normalised, self.seed = masker, normalised, seed
+        self.masker: ViewMaker | None = None if masker is None else as_view_maker(masker)
+        self.normalised, self.seed = normalised, seed
         self.widths, self.hidden = tuple(projector), predictor
         self.projector: nn.Sequential | None = None
         self.predictor: nn.Sequential | None = None
@@ -185,9 +195,38 @@ class SelfSupervised(Objective):
         loss = self.compare(model, (seen[0], second), (features[0], encode(model, second)))
         return loss + self.weight * penalty
 
+    @torch.no_grad()
+    def statistics(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        valid: Tensor | None = None,  # noqa: ARG002
+    ) -> dict[str, float]:
+        """Return the spread of projections, whose collapse must be avoided, and the regulariser's statistics."""
+        found = {} if len(x) < 2 else {"projection_spread": spread(self.project(model, x))}
+        if self.regulariser is not None:
+            second = None if pair is None else self.compared(pair)
+            found |= self.regulariser.statistics(model, self.compared(x), generator, second)
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the objective and its parts."""
+        shown = {"weight": self.weight, "how": self.how, "normalised": self.normalised}
+        return {
+            **super().describe(),
+            "augment": repr(self.augment),
+            "view": describe_views(self.masker),
+            "regulariser": None if self.regulariser is None else self.regulariser.describe(),
+            **shown,
+            "projector": list(self.widths),
+            "predictor": self.hidden,
+        }
+
     def _view(self, x: Tensor, batch: Batch) -> Tensor:
         view = self.augment(x, batch.generator)
-        return view if self.masker is None else apply_masker(self.masker, batch._replace(x=view)).x_tilde
+        return view if self.masker is None else self.masker.view(view, batch.generator).seen
 
     def _whole(self, model: Model) -> Model:
         """The model as the regulariser calls it."""
@@ -228,15 +267,15 @@ class SelfSupervised(Objective):
 
 
 def _require_masks(regulariser: Objective, how: str) -> None:
-    """Let a regulariser that would choose its views mask; refuse one that splits views."""
-    views = getattr(regulariser, "masker", None)
-    if isinstance(views, ChosenViews):
-        del regulariser.masker  # a module, which only another module could replace
-        regulariser.masker = BlindSpot(rho=0.3)  # type: ignore[assignment]
-    elif isinstance(views, GaussianSplit) and how == "shared":
+    """Replace automatic views of a regulariser by masks, and refuse to split augmented images."""
+    if not isinstance(regulariser, MaskedObjective):
+        return
+    if isinstance(regulariser.masker, AutomaticViews):
+        regulariser.set_masker(BlindSpot(rho=0.3))
+    elif isinstance(regulariser.masker, HoldsSigma) and how == "shared":
         raise ValueError(
             "regulariser must mask for how='shared': the noise of raw images, by which it splits, is not "
-            "that of views; use BlindSpot(rho=0.3), or how='separate'"
+            "that of augmented ones; use BlindSpot(rho=0.3), or how='separate'"
         )
 
 
@@ -257,6 +296,19 @@ def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = Fa
     if last_norm:
         layers.append(nn.BatchNorm1d(last[1], affine=False))
     return nn.Sequential(*layers)
+
+
+def spread(features: Tensor) -> float:
+    """Measure how far the directions of features differ between samples, relative to random directions.
+
+    The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point
+    everywhere, 0 if all point alike; nan for one feature.
+    """
+    features = features.flatten(1).float()
+    if features.shape[1] < 2:
+        return float("nan")
+    directions = nn.functional.normalize(features, dim=1)
+    return float(directions.std(0).mean() * directions.shape[1] ** 0.5)
 
 
 def encode(model: Any, x: Tensor) -> Tensor:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from dcs import functional as F
 from dcs._checks import check_integer, check_number
 from dcs.augmentation import Augment
-from dcs.objectives.base import Model, Objective
+from dcs.objectives.base import OBJECTIVES, Model, Objective
 from dcs.objectives.self_supervised import SelfSupervised, encode, unwrapped
 
 
+@OBJECTIVES.register("simsiam", summary="SimSiam: one augmented image predicts the other.")
 class SimSiam(SelfSupervised):
     """Assumes that augmentations keep what matters: one view's prediction of the other's projection (Eq. 2).
 
@@ -66,6 +67,7 @@ class SimSiam(SelfSupervised):
         return (F.cosine_loss(z2.detach(), p1) + F.cosine_loss(z1.detach(), p2)) / 2
 
 
+@OBJECTIVES.register("simclr", summary="SimCLR: augmented images are told from those of others in the batch.")
 class SimCLR(SelfSupervised):
     """Assumes that augmentations keep what matters: each view is told from all others of the batch.
 
@@ -108,6 +110,7 @@ class SimCLR(SelfSupervised):
         return nn.functional.cross_entropy(similarity, other)
 
 
+@OBJECTIVES.register("byol", summary="BYOL: one augmented image predicts the other as a slow copy sees it.")
 class BYOL(SelfSupervised):
     """Assumes that augmentations keep what matters: one view predicts the other as a slow copy sees it.
 

@@ -1,4 +1,4 @@
-"""How dCS makes its second view, if nobody says: as the noise of the data allows."""
+"""Automatic choice of views: split samples where the noise allows it, mask entries elsewhere."""
 
 import contextlib
 from collections.abc import Mapping
@@ -7,27 +7,31 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from dcs._checks import check_number
+from dcs.masking import BlindSpot, View, ViewMaker
 from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
+from dcs.noise.level import default_ndim
+from dcs.noise.split import HoldsSigma
 
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
-LEAST_NOISE = 0.05  # of the deviation of the data: less is no noise to speak of
+LEAST_NOISE = 0.05  # relative to the deviation of the data: less noise can be ignored
 
 
-class ChosenViews(GaussianSplit):
-    """Splits samples if their noise is equally strong everywhere; says to mask entries if it is not.
+class AutomaticViews(HoldsSigma):
+    """Split samples if their noise is equally strong everywhere, and mask entries otherwise.
 
     A split (`GaussianSplit`) compares all entries and adds no blind spots, but needs σ; a mask needs none.
-    `estimate` looks at the data: where `dcs.noise.quiet_share` finds more than 15 % of all windows too quiet
-    for white noise of the estimated σ, where σ is below a twentieth of the data's deviation, or where data is
-    too little to tell, sigma is 0, for masks. Before `estimate` was called, which training does, entries are
-    masked, too.
+    `estimate`, which training calls, looks at the data and chooses. It masks where `dcs.noise.quiet_share`
+    finds more than 15 % of all windows too quiet for white noise of the estimated σ, where σ is below a
+    twentieth of the data's deviation, and where there is too little data. Before `estimate` was called,
+    entries are masked, too.
 
     Args:
-        alpha: See `GaussianSplit`.
+        alpha: Strength of the split; see `GaussianSplit`.
 
     Example:
         >>> x = 0.3 * torch.randn(100, 16, 16, generator=torch.Generator().manual_seed(0))
-        >>> white, uneven = ChosenViews(), ChosenViews()
+        >>> white, uneven = AutomaticViews(), AutomaticViews()
         >>> white.estimate(x)
         >>> uneven.estimate(x * torch.linspace(0, 1, 16))
         >>> white.splits, uneven.splits
@@ -35,25 +39,33 @@ class ChosenViews(GaussianSplit):
     """
 
     def __init__(self, *, alpha: float = 1.5) -> None:
-        super().__init__(alpha=alpha)
+        super().__init__()
+        check_number("alpha", alpha, at_least=0.01, at_most=100)
+        self.alpha = alpha
+        self._split: list[GaussianSplit] = []  # at most one; in a list, as it is no module of this one's
 
     @property
     def splits(self) -> bool:
-        """Whether samples are split; otherwise entries are to be masked."""
+        """Whether samples are split; otherwise entries are masked."""
         return bool(self.sigma > 0)
 
-    def describe(self) -> str:
-        """Say in words what was chosen."""
+    def delegate(self, shape: tuple[int, ...]) -> ViewMaker:
+        """Return the view maker that was chosen, for samples of a shape."""
         if self.splits:
-            level = f"{self.sigma.item():.3g}"
-            return f"samples are split, as for noise of deviation {level} that is equally strong everywhere"
-        return "entries are masked: no noise was found that is equally strong everywhere"
+            if not self._split or self._split[0].sigma is not self.sigma:  # moving to a device replaces it
+                self._split = [GaussianSplit(self.sigma, alpha=self.alpha)]
+            return self._split[0]
+        return BlindSpot(rho=0.3, ndim=default_ndim(shape))
+
+    def view(self, x: Tensor, generator: Generator | None = None, valid: Tensor | None = None) -> View:
+        """Make a view with the chosen maker."""
+        return self.delegate(tuple(x.shape[1:])).view(x, generator, valid)
 
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
-        """Look at noisy data, the more the better; padded data is masked."""
+        """Choose by noisy data, the more the better; padded data is masked."""
         sigma = 0.0
         if valid is None:
-            with contextlib.suppress(ValueError):  # too little to tell
+            with contextlib.suppress(ValueError):  # too little data
                 sigma = estimate_sigma(x)
             if sigma > 0 and not (
                 sigma > LEAST_NOISE * float(x.std()) and quiet_share(x, sigma) <= MOST_QUIET
@@ -61,15 +73,19 @@ class ChosenViews(GaussianSplit):
                 sigma = 0.0
         self.sigma.fill_(sigma)
 
-    def forward(
-        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Split a batch; see `GaussianSplit`."""
-        if not self.splits:
-            raise ValueError("x is to be masked, not split: use a BlindSpot, or a GaussianSplit with sigma")
-        return super().forward(x, generator, valid=valid)
+    def describe(self) -> dict[str, object]:
+        """Describe the choice as plain values; the kind is `automatic` before `estimate` was called."""
+        if not self.is_known:
+            return {"kind": "automatic"}
+        if self.splits:
+            return {"kind": "split", "sigma": float(self.sigma), "alpha": self.alpha, "chosen": True}
+        return {"kind": "blind_spot", "rho": 0.3, "chosen": True}
+
+    def extra_repr(self) -> str:
+        """Show sigma and alpha."""
+        return f"{super().extra_repr()}, alpha={self.alpha:g}"
 
     def _load_from_state_dict(self, state: Mapping[str, Any], prefix: str, *others: Any) -> None:
-        # What was trained before views were chosen was masked.
+        # Models that were trained before views were chosen automatically were masked.
         given = {f"{prefix}sigma": torch.zeros(())} | dict(state)
         super()._load_from_state_dict(given, prefix, *others)

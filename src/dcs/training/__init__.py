@@ -1,20 +1,32 @@
-"""Training: one loop for every objective, with checkpoints, meters and run directories."""
+"""Training: one loop for every objective, its configuration, checkpoints and meters."""
 
-from dcs.training.checkpoint import CheckpointWarning
-from dcs.training.config import TrainingConfig, make_front_end, make_network, make_objective, read_config
-from dcs.training.loop import train
+from dcs.training.checkpoint import CheckpointWarning, RunError
+from dcs.training.config import (
+    CUSTOM,
+    Facts,
+    TrainingConfig,
+    complete,
+    make_front_end,
+    make_network,
+    make_objective,
+    read_config,
+)
+from dcs.training.loop import Metrics, Monitor, train
 from dcs.training.meters import TrainingWarning
-from dcs.training.monitor import KNNMonitor
-from dcs.training.run import Run, RunError, Stopped
+from dcs.training.processes import is_main, leave
 
 __all__ = [
+    "CUSTOM",
     "CheckpointWarning",
-    "KNNMonitor",
-    "Run",
+    "Facts",
+    "Metrics",
+    "Monitor",
     "RunError",
-    "Stopped",
     "TrainingConfig",
     "TrainingWarning",
+    "complete",
+    "is_main",
+    "leave",
     "make_front_end",
     "make_network",
     "make_objective",

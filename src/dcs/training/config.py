@@ -1,18 +1,24 @@
-"""What a training is told, complete and checked."""
+"""Training configuration: all settings, typed, checked, and completed for the data at hand."""
 
-import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Generator, Tensor, nn
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from torch import nn
 
-from dcs import masking, models, noise, objectives
+from dcs import models, objectives
+from dcs._registry import explain, options_of
+from dcs.augmentation import CIFAR10, CIFAR100
 from dcs.data import LogMel
+from dcs.masking import VIEWS
 from dcs.noise.level import default_ndim
+
+CUSTOM = "custom"  # in place of the name of an objective or network that was given as an object
+_STEPS, _FEWEST_EPOCHS = 3000, 100
+_COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
+_RECORDING_BATCH = 64
+FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
 
 
 class TrainingConfig(BaseModel):
@@ -23,94 +29,142 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    objective: str = Field(
-        "dcs",
-        description="What is minimised: mse, cosine, n2v, n2n, sure, dae, dcs, or simsiam and the like.",
-    )
-    objective_options: dict[str, Any] = Field({}, description="Of the objective, such as power or sigma.")
+    objective: str = Field("dcs", description="Objective to minimise.")
+    objective_options: dict[str, Any] = Field({}, description="Options of the objective, e.g. power.")
     masking: dict[str, Any] = Field(
-        {}, description="Of the masker, such as rho and radius; kind: blind_spot, amplitude or split."
+        {}, description="View maker: its name as `kind` (default: blind_spot) and its options, e.g. rho."
     )
     front_end: dict[str, Any] | None = Field(
         None,
-        description="Of recordings: log-mel spectrograms, by options such as rate and mels; or as they are.",
+        description="Options of log-mel spectrograms for recordings; None trains on samples as they are.",
     )
-    network: str = Field("mlp", description="mlp, conv, conv1d, unet, vit, waveunet, resnet18 or resnet50.")
-    network_options: dict[str, Any] = Field({}, description="Of the network, such as hidden or width.")
-    n_components: int = Field(10, ge=1, description="Features; those of a ResNet follow from its width.")
-    max_epochs: int = Field(100, ge=0, description="Epochs, unless stopped early.")
-    batch_size: int = Field(256, ge=1, description="Samples a step, over all processes.")
+    network: str = Field("mlp", description="Network to train.")
+    network_options: dict[str, Any] = Field({}, description="Options of the network, e.g. hidden or width.")
+    n_components: int | None = Field(10, ge=1, description="Number of features.")
+    max_epochs: int = Field(100, ge=0, description="Maximum number of epochs.")
+    batch_size: int = Field(256, ge=1, description="Samples per step, over all processes.")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="Adam, or SGD with momentum.")
     learning_rate: float = Field(
-        1e-3, gt=0, allow_inf_nan=False, description="Of Adam; of SGD times batch_size/256."
+        1e-3, gt=0, allow_inf_nan=False, description="Learning rate; that of SGD is for batches of 256."
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of SGD.")
-    schedule: Literal["constant", "cosine"] = Field("constant", description="Of the learning rate.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="Learning-rate schedule.")
     warmup_epochs: float = Field(
-        0, ge=0, allow_inf_nan=False, description="In which the learning rate rises linearly from 0."
+        0, ge=0, allow_inf_nan=False, description="Epochs over which the learning rate rises from 0."
     )
     fixed_predictor_rate: bool = Field(
-        False, description="Whether the schedule leaves out the predictor of SimSiam and BYOL."
+        False, description="Whether the predictor of SimSiam and BYOL keeps its learning rate."
     )
-    weight_decay: float = Field(
-        0, ge=0, allow_inf_nan=False, description="Of AdamW (0 is plain Adam), or of SGD."
-    )
+    weight_decay: float = Field(0, ge=0, allow_inf_nan=False, description="Weight decay.")
     clip_norm: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Largest norm of the gradient."
+        None, gt=0, allow_inf_nan=False, description="Maximum norm of the gradient."
     )
     validation: float = Field(0.1, ge=0, lt=1, description="Share of the samples held out.")
     patience: int | None = Field(
-        None,
-        ge=1,
-        description="Epochs of clearly higher held-out loss before stopping; the latest without it is kept.",
+        None, ge=1, description="Epochs of a clearly higher held-out loss before training stops early."
     )
     ema: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="Decay of the average of weights that is kept, over fewer steps at first.",
+        None, gt=0, lt=1, description="Decay of the moving average of weights that is kept."
     )
-    sync_batchnorm: bool = Field(
-        True, description="Whether several processes share the statistics of batch normalisation."
-    )
+    sync_batchnorm: bool = Field(True, description="Whether GPUs share batch-norm statistics.")
     precision: Literal["no", "fp16", "bf16"] = Field("no", description="Mixed precision.")
-    compile: bool = Field(False, description="Whether to compile the network; not with simsiam and the like.")
-    device: Literal["auto", "cpu"] = Field("auto", description="The best there is, or cpu.")
-    seed: int = Field(0, ge=0, le=2**63 - 1, description="Of weights, order, masks and the held-out share.")
-    threads: int | None = Field(None, ge=1, description="Of the processor; by default as torch chooses.")
-    checkpoint_seconds: float = Field(60, ge=0, allow_inf_nan=False, description="Between checkpoints.")
-    keep_checkpoints: int = Field(2, ge=1, description="How many of them are kept.")
+    compile: bool = Field(False, description="Whether to compile the network.")
+    device: Literal["auto", "cpu"] = Field("auto", description="Best device available, or the CPU.")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="Random seed for weights, sample order and masks.")
+    threads: int | None = Field(None, ge=1, description="Number of CPU threads; None leaves torch's own.")
+    checkpoint_seconds: float = Field(
+        60, ge=0, allow_inf_nan=False, description="Seconds between checkpoints."
+    )
+    keep_checkpoints: int = Field(2, ge=1, description="Number of checkpoints that are kept.")
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> "TrainingConfig":
+        """Check names and options of all parts against their registries."""
+        predicts = True
+        if self.objective != CUSTOM:
+            name = objectives.parse(self.objective)
+            predicts = name.kind.predicts
+            objectives.check_options(self.objective, self.objective_options)
+            if self.masking and not name.masks:
+                raise ValueError(f"masking is not applicable to objective {self.objective!r}: leave it out")
+        if self.masking:
+            kind, options = _view_options(self.masking)
+            VIEWS.check(kind, options, "masking")
+        if self.network != CUSTOM:
+            models.NETWORKS.check(self.network, self.network_options, "network_options")
+        if self.patience is not None and not predicts and not self.validation:
+            raise ValueError(
+                f"patience must be left out for objective {self.objective!r} without held-out samples, as "
+                f"its training loss says nothing about its features; or set validation, e.g. to 0.1"
+            )
+        if self.front_end is not None:
+            if "rate" not in self.front_end:
+                raise ValueError(
+                    'front_end must give the sampling rate of the recordings, e.g. {"rate": 44100}'
+                )
+            try:
+                FrontEndOptions(**self.front_end)
+            except ValidationError as error:
+                raise ValueError(explain(error, FrontEndOptions, "front_end", "front_end")) from None
+        return self
+
+
+class Facts(NamedTuple):
+    """What is known about data before training.
+
+    Args:
+        shape: Shape of one sample as it is read.
+        samples: Number of samples.
+        rate: Sampling rate in Hz, for recordings.
+        name: Name of a known data set, or anything else.
+    """
+
+    shape: tuple[int, ...]
+    samples: int
+    rate: int | None = None
+    name: str = ""
 
 
 def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
-    """Check settings; what is wrong is one ValueError that names each setting and what to do."""
+    """Check settings; all that is wrong becomes one ValueError that names each setting and the remedy."""
     try:
         return TrainingConfig(**settings)
     except ValidationError as error:
-        raise ValueError("; ".join(_explain(problem) for problem in error.errors())) from None
+        raise ValueError(explain(error, TrainingConfig)) from None
 
 
-def with_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, completed as their objective is trained where nobody says: SimSiam and its kind as on CIFAR.
+def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = None) -> TrainingConfig:
+    """Complete settings for the data at hand: the one place where defaults are decided.
 
-    Held-out losses say little of the features of those, so that nothing is held out.
+    Args:
+        settings: Settings that were given; None stands for a setting that was not.
+        facts: What is known about the data.
+        domain: What the network sees of recordings: `spectrogram` or `waveform`; None decides by the network.
     """
-    objective = settings.get("objective", "dcs")
-    if objective not in objectives.NAMES or objective in objectives.REGISTRY:
-        return dict(settings)
-    recipe = {"network": "resnet18", "optimizer": "sgd", "schedule": "cosine", "validation": 0.0}
-    if settings.get("optimizer", "sgd") == "sgd":
-        recipe |= {"learning_rate": 0.03, "weight_decay": 5e-4}
-    return {**recipe, **settings}
-
-
-def enough_epochs(samples: int, batch_size: int) -> int:
-    """As many epochs as make 3,000 steps, at least 100: what the command line trains for if nobody says."""
-    return max(100, math.ceil(3000 / math.ceil(samples / batch_size)))
+    given = {k: v for k, v in settings.items() if v is not None or k == "front_end"}
+    objective = given.get("objective", "dcs")
+    name = None if objective == CUSTOM else objectives.parse(objective)
+    if name is not None:
+        given = _with_recipe(given, name.kind.recipe)
+    given = _for_recordings(given, facts, domain)
+    network = given.setdefault("network", "mlp")
+    if "n_components" not in given:
+        given["n_components"] = 10 if network == CUSTOM else models.default_components(network)
+    if name is not None and not name.kind.predicts:
+        given["objective_options"] = _with_colours(given.get("objective_options", {}), facts.name)
+    given["masking"] = _masking(given, facts, name)
+    checked = read_config(given)
+    if "max_epochs" in given:
+        return checked
+    learning = max(1, round(facts.samples * (1 - checked.validation)))
+    epochs = max(_FEWEST_EPOCHS, math.ceil(_STEPS / math.ceil(learning / checked.batch_size)))
+    # Enough for any data is too much for some: little data is soon overfitted.
+    patience = checked.patience or (max(10, epochs // 15) if checked.validation else None)
+    return checked.model_copy(update={"max_epochs": epochs, "patience": patience})
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The settings in which two configurations differ, as text."""
+    """List the settings in which two configurations differ, as text."""
     return [
         f"{name} was {old.get(name)!r}, is now {new.get(name)!r}"
         for name in sorted({*old, *new})
@@ -118,98 +172,97 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def make_objective(config: TrainingConfig, shape: tuple[int, ...]) -> objectives.Objective:
-    """The objective of a configuration, with its masker, for samples of a shape that the network sees."""
-    options, wanted = dict(config.objective_options), dict(config.masking)
-    if config.patience is not None and not config.validation and config.objective not in objectives.REGISTRY:
-        raise ValueError(
-            f"patience must be left out for objective {config.objective!r} without held-out samples, whose "
-            f"loss of training says nothing of its features: or set validation, such as 0.1"
-        )
-    masked = config.objective not in objectives.NAMES or objectives.masks(config.objective)
-    if wanted and not masked:
-        raise ValueError(f"masking must be left out: objective {config.objective!r} masks nothing")
-    if config.front_end is not None and masked and "masker" not in options:
-        wanted = {"kind": "amplitude", **wanted}  # along time, as the paper masks spectrograms
-    if wanted:
-        kind: dict[str, Any] = {
-            "blind_spot": masking.BlindSpot,
-            "amplitude": masking.AmplitudeNeighbors,
-            "split": noise.GaussianSplit,
-        }
-        name = wanted.pop("kind", "blind_spot")
-        if name not in kind:
-            raise ValueError(f"masking.kind must be one of {', '.join(kind)}, got {name!r}")
-        inner = options.get("regulariser_options", options)
-        paper = inner.get("variant") == "paper" or config.objective.endswith("+bsm")
-        defaults: dict[str, Any] = {"min_masked": 0} if paper and name != "split" else {}
-        if name == "blind_spot":
-            defaults |= {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
-        elif name == "amplitude" and config.front_end is not None:
-            defaults["axis"] = -2
-        options["masker"] = _make("masking", kind[name], {**defaults, **wanted})
-    if config.objective not in objectives.REGISTRY:
+def make_objective(config: TrainingConfig) -> objectives.Objective:
+    """Make the objective of a complete configuration."""
+    options, masker = dict(config.objective_options), None
+    if config.masking:
+        kind, wanted = _view_options(config.masking)
+        masker = VIEWS.make(kind, wanted)
+    if not objectives.parse(config.objective).kind.predicts:
         options.setdefault("seed", config.seed)  # of the heads
-    made: objectives.Objective = _make(
-        "objective_options", lambda **given: objectives.get(config.objective, **given), options
-    )
-    if shape == (2,) and isinstance(made, objectives.MaskedObjective):
-        own = made.masker is None or isinstance(made.masker, objectives.ChosenViews)
-        masker = made.default_masker(1) if own else made.masker
-        del made.masker  # a module's place takes modules only
-        made.masker = _Padded(masker) if isinstance(masker, masking.BlindSpot) else masker
-    return made
+    return objectives.get(config.objective, masker, **options)
 
 
 def make_front_end(config: TrainingConfig) -> LogMel | None:
-    """What makes spectrograms of recordings, if a configuration asks for them."""
-    if config.front_end is None:
-        return None
-    if "rate" not in config.front_end:
-        raise ValueError('front_end must name the rate of the recordings, such as {"rate": 44100}')
-    made: LogMel = _make("front_end", LogMel, dict(config.front_end))
-    return made
+    """Make the front end of a configuration, if it has one."""
+    return None if config.front_end is None else LogMel(**config.front_end)
 
 
-def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> Any:
-    """The network of a configuration for samples of a shape."""
-
-    def build(**options: Any) -> object:
-        return models.build(config.network, shape, config.n_components, seed=config.seed, **options)
-
-    return _make("network_options", build, dict(config.network_options))
+def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
+    """Make the network of a configuration, for samples of the shape that it sees."""
+    return models.build(
+        config.network, shape, config.n_components, seed=config.seed, **config.network_options
+    )
 
 
-@dataclass(frozen=True)
-class _Padded:
-    """Lets a window of three stand over two entries, by a third that is never masked nor copied from."""
+def _with_recipe(given: dict[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the settings by which an objective is usually trained; those of SGD only where it is used."""
+    wanted = dict(recipe)
+    if given.get("optimizer", wanted.get("optimizer")) != wanted.get("optimizer"):
+        wanted = {k: v for k, v in wanted.items() if k not in ("learning_rate", "weight_decay")}
+    return {**wanted, **given}
 
-    masker: masking.BlindSpot
 
-    def __call__(
-        self, x: Tensor, generator: Generator | None = None, *, valid: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        inside = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
-        x_tilde, b = self.masker(
-            nn.functional.pad(x, (0, 1)), generator, valid=nn.functional.pad(inside, (0, 1))
+def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> dict[str, Any]:
+    """Complete settings for recordings: a transformer on spectrograms, or a U-Net on waveforms."""
+    if facts.rate is None:
+        if domain is not None:
+            raise ValueError("domain is only applicable to recordings: leave it out")
+        return given
+    if domain is None:
+        takes_waves = given.get("network") in ("conv1d", "waveunet")
+        plain = not given["front_end"] if "front_end" in given else takes_waves
+        domain = "waveform" if plain else "spectrogram"
+    if domain == "spectrogram":
+        front_end = {**(given.get("front_end") or {}), "rate": facts.rate}
+        usual = {"network": "vit", "batch_size": _RECORDING_BATCH}
+        return {**usual, **given, "front_end": front_end}
+    if given.get("front_end"):
+        raise ValueError("front_end makes spectrograms: leave it out where the domain is waveform")
+    given = {"network": "waveunet", **given}
+    network = given["network"]
+    if network != CUSTOM and not models.NETWORKS[network].traits.get("waveforms"):
+        fitting = [name for name, entry in models.NETWORKS.items() if entry.traits.get("waveforms")]
+        raise ValueError(
+            f"network {network!r} does not take waveforms: leave the domain out, so that it sees "
+            f"spectrograms, or use one of {', '.join(fitting)}"
         )
-        return x_tilde[..., :-1].contiguous(), b[..., :-1].contiguous()
+    return given
 
 
-def _make(setting: str, make: Any, options: dict[str, Any]) -> Any:
-    try:
-        return make(**options)
-    except TypeError as error:
-        if "unexpected keyword" in str(error):
-            raise ValueError(f"{setting} holds an unknown name: {error}") from None
-        raise
+def _with_colours(options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Add the colour statistics of a known data set to the options of its augmentation."""
+    known, augment = _COLOURS.get(name), options.get("augment", {})
+    if known is None or not isinstance(augment, Mapping) or {"mean", "std"} & set(augment):
+        return dict(options)
+    own = {**augment, "mean": list(known[0]), "std": list(known[1])}
+    return {**options, "augment": own}
 
 
-def _explain(problem: Any) -> str:
-    name = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, TrainingConfig.model_fields, n=1)
-        return f"unknown setting {name!r}: " + (
-            f"did you mean {near[0]!r}?" if near else f"known are {', '.join(TrainingConfig.model_fields)}"
-        )
-    return f"{name}: {problem['msg'].lower()}, got {problem['input']!r}"
+def _masking(given: Mapping[str, Any], facts: Facts, name: objectives.Name | None) -> dict[str, Any]:
+    """Complete the settings of the view maker; none where the objective's own default is meant."""
+    wanted = dict(given.get("masking") or {})
+    if name is None or not name.masks:
+        return wanted
+    spectrograms = given.get("front_end") is not None
+    if spectrograms or facts.rate is not None:  # the paper masks recordings along time
+        wanted = {"kind": "amplitude", **wanted}
+    if not wanted:
+        return {}
+    options = given.get("objective_options", {})
+    inner = options.get("regulariser_options", options)
+    paper = (isinstance(inner, Mapping) and inner.get("variant") == "paper") or name.masked_views
+    kind, rest = _view_options(wanted)
+    defaults: dict[str, Any] = {"min_masked": 0} if paper and kind in ("blind_spot", "amplitude") else {}
+    if kind == "blind_spot":
+        shape = LogMel(**given["front_end"]).shape(*facts.shape) if spectrograms else facts.shape
+        defaults |= {"ndim": default_ndim(shape), "rho": 0.1 if paper else 0.3}
+    elif kind == "amplitude" and spectrograms:
+        defaults["axis"] = -2
+    return {"kind": kind, **defaults, **rest}
+
+
+def _view_options(masking: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Split the setting `masking` into the name of a view maker and its options."""
+    options = dict(masking)
+    return str(options.pop("kind", "blind_spot")), options

@@ -1,0 +1,166 @@
+"""Options that commands share, and data as the command line gives it."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from dcs.data import Dataset, Source, Split
+
+
+class Mixed(StrEnum):
+    """What to do with files of different sizes."""
+
+    error = "error"
+    resize = "resize"
+    crop = "crop"
+    pad = "pad"
+    windows = "windows"
+
+
+class Domain(StrEnum):
+    """What the network sees of recordings."""
+
+    spectrogram = "spectrogram"
+    waveform = "waveform"
+
+
+class Part(StrEnum):
+    """Which samples of a data set with splits."""
+
+    all = "all"
+    train = "train"
+    test = "test"
+
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Name of a data set, a .npy, .npz, .csv, .parquet, .wav, .flac or .ogg file, or a folder of "
+        "images or recordings.",
+    ),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that dcs fit wrote.")]
+Root = Annotated[Path | None, typer.Option(help="Folder in which ROOT/NAME holds a known data set.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+_READING: dict[str, Any] = {
+    "noise": Annotated[
+        str | None,
+        typer.Option(help="Noise to add, e.g. gaussian:0.5, poisson, salt_and_pepper, speckle, correlated."),
+    ],
+    "data_seed": Annotated[int | None, typer.Option(min=0, help="Random seed of --noise.  [default: 0]")],
+    "root": Root,
+    "label": Annotated[
+        str | None, typer.Option(help="Column of labels in a table, which is set aside; none if it has none.")
+    ],
+    "mixed": Annotated[
+        Mixed | None, typer.Option(help="Treatment of files of different sizes.  [default: error]")
+    ],
+    "size": Annotated[
+        str | None, typer.Option(help="Target size, e.g. 64 or 48x64; number of samples for recordings.")
+    ],
+    "rate": Annotated[
+        int | None, typer.Option(min=1, help="Sampling rate in Hz to which recordings are resampled.")
+    ],
+    "hop": Annotated[
+        int | None,
+        typer.Option(min=1, help="Hop between windows of recordings, in samples.  [default: size]"),
+    ],
+    "skip_bad": Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be read.")],
+}
+
+
+class Reading(NamedTuple):
+    """How data is read, as far as the command line says."""
+
+    given: dict[str, Any]
+
+    def source(self, data: str) -> "Source":
+        """Return the source of data."""
+        from dcs.data import Source
+
+        try:
+            return Source.of(data, **self.given)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    def over(self, trained: "Source") -> "Source":
+        """Return the source of a run, with what the command line says instead."""
+        options = {name: getattr(trained, name) for name in type(trained).model_fields if name != "data"}
+        return Reading({**options, **self.given}).source(trained.data)
+
+    def like(self, data: str, trained: "Source | None", shape: tuple[int, ...]) -> "Source":
+        """Return the source of data for a run: recordings are read as in training."""
+        source = self.source(data)
+        return source if trained is None else source.reading_as(trained, shape[0])
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of reading data to a command, which gets them as one argument, `reading`."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
+    further = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name == "skip_bad" else None,
+            annotation=annotation,
+        )
+        for name, annotation in _READING.items()
+        if name not in signature.parameters
+    ]
+
+    @functools.wraps(command)
+    def called(**values: Any) -> None:
+        given = {parameter.name: values.pop(parameter.name) for parameter in further}
+        read = {"data_seed": ("seed", int), "label": ("label", _label), "mixed": ("mixed", str)}
+        named = {}
+        for name, value in given.items():
+            if value is not None and value is not False:
+                target, convert = read.get(name, (name, lambda value: value))
+                named[target] = convert(value)
+        command(**values, reading=Reading(named))
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + further
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def load(source: "Source", shape: tuple[int, ...] | None = None, resident: bool | None = None) -> "Dataset":
+    """Load data, which must have the shape that a run was trained on."""
+    loaded = source.load(resident=resident)
+    if shape is not None and loaded.shape != tuple(shape):
+        raise ValueError(
+            f"{source.data} has samples of shape {loaded.shape}, but the run was trained on {tuple(shape)}: "
+            f"give data of that shape, or use --mixed and --size"
+        )
+    return loaded
+
+
+def splits(loaded: "Dataset", part: Part) -> "list[tuple[str, Split]]":
+    """Return the splits of a data set that were asked for, by name."""
+    named = {"train": loaded.train, "test": loaded.test}
+    chosen = [(name, split) for name, split in named.items() if split is not None and part in ("all", name)]
+    if not chosen:
+        raise ValueError(f"{loaded.name} has no {part} split")
+    return chosen
+
+
+def words(text: str | None) -> list[str] | None:
+    """Split a list with commas."""
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _label(text: str) -> str | int | bool:
+    if text == "none":
+        return False
+    return int(text) if text.lstrip("-").isdigit() else text

@@ -1,0 +1,66 @@
+"""Files that commands write, without losing any that exist."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def is_within(path: Path, data: str) -> bool:
+    """Return whether writing to a path would change the data."""
+    source = Path(data).expanduser().resolve()
+    return source.exists() and (path.resolve() == source or source in path.resolve().parents)
+
+
+def check_output(path: Path, suffixes: "Sequence[str]", overwrite: bool, data: str) -> None:
+    """Raise if a file cannot be written, or would replace something."""
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"--out must end in {', '.join(suffixes)}, got {path}")
+    if is_within(path, data):
+        raise ValueError(f"{path} is the data itself, or in its folder: give another file")
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists: give another file, or pass --overwrite")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"the folder of {path} does not exist: create it first")
+
+
+def check_folder(path: Path, overwrite: bool, data: str) -> None:
+    """Raise if a folder cannot be written, or would replace something."""
+    if is_within(path, data):
+        raise ValueError(f"{path} is where the data is: give another folder")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file: give a folder, or a .npy file")
+    if path.exists() and any(path.iterdir()) and not overwrite:
+        raise ValueError(f"{path} exists: give a new folder, or pass --overwrite")
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    from dcs.training.checkpoint import write_atomically
+
+    write_atomically(path, content)
+
+
+def write_npy(path: Path, array: Any) -> None:
+    """Write an array as a .npy file."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    write(path, buffer.getvalue())
+
+
+def write_png(path: Path, image: Any) -> None:
+    """Write an image with 8 bits per channel, clipped to 0…1."""
+    import numpy as np
+
+    from dcs._optional import require
+
+    pillow = require("PIL.Image", "images", "writing images")
+    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    buffer = io.BytesIO()
+    pillow.fromarray(np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels).save(buffer, "PNG")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, buffer.getvalue())

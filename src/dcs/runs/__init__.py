@@ -1,0 +1,47 @@
+"""Runs: one record, one directory format, one way to fit, load and predict."""
+
+from dcs.runs.directory import Run, Stopped
+from dcs.runs.fit import Display, Parts, count_features, estimate, fit, see_shape, seeded
+from dcs.runs.load import load, read_history, save
+from dcs.runs.predictor import Predictor, nearest
+from dcs.runs.record import (
+    CHECKPOINTS,
+    CONFIG,
+    METRICS,
+    MODEL,
+    OBJECTIVE,
+    REPORT,
+    RESULTS,
+    Learned,
+    RunRecord,
+    read_record,
+    readable,
+)
+
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "METRICS",
+    "MODEL",
+    "OBJECTIVE",
+    "REPORT",
+    "RESULTS",
+    "Display",
+    "Learned",
+    "Parts",
+    "Predictor",
+    "Run",
+    "RunRecord",
+    "Stopped",
+    "count_features",
+    "estimate",
+    "fit",
+    "load",
+    "nearest",
+    "read_history",
+    "read_record",
+    "readable",
+    "save",
+    "see_shape",
+    "seeded",
+]

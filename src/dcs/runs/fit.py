@@ -1,0 +1,296 @@
+"""One way to fit: from data and settings to a trained network, in a run directory or in memory."""
+
+import contextlib
+import copy
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from dcs import models
+from dcs.data import LogMel, Samples, Source, Split, fingerprint
+from dcs.objectives import MaskedObjective, Objective
+from dcs.runs.directory import Run
+from dcs.runs.load import load
+from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
+from dcs.runs.record import Learned, RunRecord
+from dcs.training import TrainingConfig, is_main, make_front_end, make_network, make_objective, train
+from dcs.training.loop import Metrics, Monitor
+
+
+class Display(Protocol):
+    """Shows the progress of a training, as a context."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: Any) -> Any: ...
+
+    def epoch(self, metrics: Metrics) -> None:
+        """Show the metrics of an epoch."""
+        ...
+
+
+class Parts(NamedTuple):
+    """Parts of a training that are given as objects, in place of names in the configuration."""
+
+    network: nn.Module | None = None
+    objective: Objective | None = None
+    monitor: Monitor | None = None
+    pair: Numbers | None = None
+
+
+class Seen(NamedTuple):
+    """What the network sees of data."""
+
+    x: Numbers
+    lengths: Tensor | None
+    pair: Numbers | None
+    front_end: LogMel | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self.x.shape[1:])
+
+
+def fit(
+    data: Split,
+    config: TrainingConfig,
+    out: Path | None = None,
+    *,
+    parts: Parts | None = None,
+    source: Source | None = None,
+    trial: Mapping[str, Any] | None = None,
+    feature_names: Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    displays: Sequence[Display] = (),
+) -> Predictor:
+    """Train a network, or load it if the run has already finished.
+
+    Args:
+        data: Samples to learn from.
+        config: Complete configuration; see `dcs.training.complete`.
+        out: Directory of the run; None keeps the result in memory.
+        parts: Parts that are given as objects.
+        source: Where the data came from, for the record.
+        trial: Trial of an experiment that the run belongs to, for the record.
+        feature_names: Names of the columns of the data.
+        resume: Whether to resume the run in `out`, or to load it if it has finished.
+        overwrite: Whether to remove the run in `out`.
+        displays: What shows or logs the metrics of each epoch.
+    """
+    parts = parts or Parts()
+    seen = see(data, config, parts.pair)
+    objective = make_objective(config) if parts.objective is None else parts.objective
+    with seeded(config.seed):  # dropout and other layers draw from torch's own random state
+        network = make_network(config, seen.shape) if parts.network is None else parts.network
+    count_features(network.cpu(), seen.shape)
+    if parts.pair is None:
+        check_views(objective, seen.shape)
+    plain, left_out = _plain(config)
+    record = RunRecord(
+        source=source,
+        samples=len(data),
+        fingerprint=fingerprint(data.x),
+        shape=tuple(data.x.shape[1:]),
+        training=plain,
+        left_out=left_out,
+        trial=None if trial is None else dict(trial),
+    )
+    learned = Learned(
+        largest=largest_value(data.x),
+        feature_names=tuple(feature_names),
+        front_end=None if seen.front_end is None else seen.front_end.describe(),
+        predicts=objective.predicts,
+        scale_free=objective.scale_free,
+    )
+    if out is None:
+        history = _train(network, objective, seen, config, parts.monitor, displays)
+        learned = _learn(learned, network, objective, seen, config)
+        record = record.model_copy(update={"learned": learned})
+        return Predictor(network, objective.cpu(), record, seen.front_end, history)
+    with _Displayed(out, record, resume, overwrite, displays) as run:
+        if run.finished:
+            run.read()
+            return load(out, parts.network, parts.objective if objective.predicts else None)
+        history = _train(network, objective, seen, config, parts.monitor, (), run)
+        learned = _learn(learned, network, objective, seen, config)
+        # Heads of self-supervised objectives are only used in training, as is an objective without a name.
+        kept = objective.state_dict() if objective.predicts and parts.objective is None else None
+        run.finish(network.state_dict(), kept, learned)
+        return Predictor(network, objective.cpu(), run.record, seen.front_end, history)
+
+
+def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
+    """Return what the network sees of data: samples, or standardised spectrograms of recordings."""
+    front_end = make_front_end(config)
+    if front_end is None:
+        return Seen(data.x, data.lengths, pair, None)
+    front_end = front_end.fit(data.x, data.lengths)
+    x = front_end.of(data.x, data.lengths)
+    second = None if pair is None else front_end.of(pair, data.lengths)
+    lengths = None if data.lengths is None else front_end.frames_of(data.lengths)
+    return Seen(x, lengths, second, front_end)
+
+
+def see_shape(config: TrainingConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of what the network sees of samples of a shape."""
+    front_end = make_front_end(config)
+    return shape if front_end is None else front_end.shape(*shape)
+
+
+def estimate(data: Split, config: TrainingConfig) -> dict[str, float]:
+    """Estimate how long a training would take, by a few steps, and how much memory it needs."""
+    x = see(data, config).x
+    n = x.shape[0]
+    some = x.read(range(min(n, config.batch_size))) if isinstance(x, Samples) else x[: config.batch_size]
+    steps = -(-round(n * (1 - config.validation)) // config.batch_size) * config.max_epochs
+    network = make_network(config, tuple(x.shape[1:]))
+    trial = config.model_copy(update={"max_epochs": 3, "validation": 0.0, "patience": None, "compile": False})
+    train(network, make_objective(config), some, trial.model_copy(update={"max_epochs": 1}))
+    start = time.perf_counter()
+    train(network, make_objective(config), some, trial)
+    seconds = (time.perf_counter() - start) / 3 * steps
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    held = 0 if isinstance(x, Samples) else x.numel() * x.element_size()
+    return {
+        "parameters": parameters,
+        "about_seconds": round(seconds, 1),
+        # Weights, gradients and Adam's two averages; the data; and the activations of a batch.
+        "about_megabytes": round((16 * parameters + held + 40 * some.numel()) / 1e6, 1),
+    }
+
+
+def count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
+    """Return the number of features of a network, by trying it on two samples."""
+    encode, probe = models.encoder_of(network), torch.zeros(2, *shape)
+    with models.inferring(network, torch.device("cpu")):
+        try:
+            features, prediction = encode(probe), network(probe)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(f"network cannot take samples of shape {shape}: {error}") from error
+    if len(features) != 2 or prediction.shape != probe.shape:
+        raise ValueError(
+            f"network must return x's shape, {tuple(probe.shape)}, and (2, k) features of it; got "
+            f"{tuple(prediction.shape)} and {tuple(features.shape)}"
+        )
+    return int(features.shape[1])
+
+
+def check_views(objective: Objective, shape: tuple[int, ...]) -> None:
+    """Try the view maker on two samples, so that data too small for it is refused with a remedy."""
+    maker = objective.views_for(shape) if isinstance(objective, MaskedObjective) else None
+    if maker is None or not getattr(maker, "is_known", True):
+        maker = (
+            objective.default_masker(1)
+            if isinstance(objective, MaskedObjective) and len(shape) == 1
+            else None
+        )
+    if maker is None:
+        return
+    probe, generator = torch.zeros(2, *shape), Generator().manual_seed(0)
+    try:
+        maker.view(probe, generator)
+    except ValueError as error:
+        raise ValueError(
+            f"samples of shape {shape} (n_features = {math.prod(shape)}) cannot be masked: {error}; or use "
+            f"an objective without masks, such as 'mse' or 'dae'"
+        ) from error
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's own random state, and restore it afterwards."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
+
+
+def _train(
+    network: nn.Module,
+    objective: Objective,
+    seen: Seen,
+    config: TrainingConfig,
+    monitor: Monitor | None,
+    displays: Sequence[Display],
+    run: Run | None = None,
+) -> list[Metrics]:
+    """Train in place; the network is on the CPU afterwards, whatever device it was trained on."""
+    trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
+    with seeded(config.seed), contextlib.ExitStack() as stack:
+        for display in displays:
+            stack.enter_context(display)
+        history = train(
+            trained,
+            objective,
+            seen.x,
+            config,
+            pair=seen.pair,
+            lengths=seen.lengths,
+            recorder=run,
+            monitor=monitor,
+        )
+    network.load_state_dict(trained.state_dict())
+    return history
+
+
+def _learn(
+    learned: Learned, network: nn.Module, objective: Objective, seen: Seen, config: TrainingConfig
+) -> Learned:
+    device = models.device_named(config.device)
+    scale = prediction_scale(network, objective, seen.x, seen.lengths, device)
+    return learned.model_copy(update={"scale": scale, "objective": objective.describe()})
+
+
+class _Displayed(Run):
+    """A run that shows the metrics of each epoch."""
+
+    def __init__(
+        self, out: Path, record: RunRecord, resume: bool, overwrite: bool, displays: Sequence[Display]
+    ) -> None:
+        super().__init__(out, record, resume=resume, overwrite=overwrite, main=is_main())
+        self.displays = displays
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "_Displayed":
+        super().__enter__()
+        try:
+            if self.main and not self.finished:
+                for display in self.displays:
+                    self.stack.enter_context(display)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def after_epoch(self, metrics: dict[str, float]) -> None:
+        """Record and show the metrics of an epoch."""
+        super().after_epoch(metrics)
+        if self.main:
+            for display in self.displays:
+                display.epoch(metrics)
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.close()
+        super().__exit__(*error)
+
+
+def _plain(config: TrainingConfig) -> tuple[TrainingConfig, dict[str, str]]:
+    """Return the configuration without options that are objects, and those by name."""
+    kept: dict[str, dict[str, Any]] = {}
+    left_out = {}
+    for setting in ("objective_options", "masking", "network_options"):
+        options = getattr(config, setting)
+        for name, value in options.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError):
+                left_out[f"{setting}.{name}"] = repr(value)[:1000]
+        kept[setting] = {k: v for k, v in options.items() if f"{setting}.{k}" not in left_out}
+    return config.model_copy(update=kept), left_out

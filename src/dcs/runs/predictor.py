@@ -1,0 +1,252 @@
+"""What a finished run makes of data: features, denoised samples, and signals of any length."""
+
+import copy
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor, nn
+
+from dcs import models, objectives
+from dcs.data import Batches, DataWarning, LogMel, Samples, Split, map_batches, rows_per_batch, valid_entries
+from dcs.runs.record import Learned, RunRecord
+from dcs.runs.windows import cross_fade, cut
+
+Array = NDArray[Any]
+Numbers = Tensor | Samples
+_SCALE_SAMPLES = 16_384
+_FEW_ROWS = 64
+_OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
+# Seed of the masks that data is scored with. Not one that people choose: with it, `dcs.noise.add` would have
+# drawn the very noise that a split draws.
+_SCORE_SEED = 0x5C07E_DA7A
+_SIGNAL_ENTRIES = 2**17  # in the windows of a long signal at once: with more, a U-Net's maps leave the cache
+
+
+class Predictor:
+    """A trained network with all that is needed to use it.
+
+    Args:
+        network: Trained network, on the CPU.
+        objective: Objective it was trained with; None if that is not known.
+        record: Record of the run.
+        front_end: Front end with the statistics of the training data, for spectrograms.
+        history: Metrics of each epoch.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        objective: objectives.Objective | None,
+        record: RunRecord,
+        front_end: LogMel | None = None,
+        history: list[dict[str, float]] | None = None,
+    ) -> None:
+        self.network, self.objective, self.record = network.eval(), objective, record
+        self.front_end, self.history = front_end, history or []
+        self.device = models.device_named(record.training.device)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self.record.shape
+
+    @property
+    def learned(self) -> Learned:
+        """What training has found."""
+        return self.record.learned or Learned()
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the network predicts samples; otherwise only its features are of use."""
+        return self.learned.predicts if self.objective is None else self.objective.predicts
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether only the direction of a prediction counts."""
+        return self.learned.scale_free if self.objective is None else self.objective.scale_free
+
+    def transform(self, data: Split | Numbers) -> Array:
+        """Compute the features of samples, (n, k) in float32."""
+        x, lengths = self._seen(data)
+        encode = models.encoder_of(self.network)
+        inputs: Callable[[Tensor], Tensor] = (
+            (lambda x: x) if self.objective is None else self.objective.inputs
+        )
+        return self._map(lambda x, _=None: encode(inputs(x)), x, lengths)
+
+    def denoise(self, data: Split | Numbers) -> Array:
+        """Predict the clean samples behind noisy ones, in their shape and float32.
+
+        An objective that sees directions only leaves the length of a prediction s_hat open; it is then a s_hat
+        with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end, the spectrogram in
+        dB is predicted.
+        """
+        self.check_predicts("denoise")
+        x, lengths = self._seen(data)
+
+        def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
+            prediction = self._predict(x, valid)
+            return prediction if self.front_end is None else self.front_end.undo(prediction)
+
+        return self._map(predict, x, lengths)
+
+    def denoise_signal(self, signal: Tensor) -> Tensor:
+        """Predict the clean signals behind noisy ones of any length, (channels, t).
+
+        They are cut into overlapping windows of the length the network was trained on, whose predictions are
+        cross-faded.
+        """
+        if len(self.shape) != 1 or self.front_end is not None:
+            raise ValueError(
+                "denoise_signal needs a network that was trained on waveforms (n, t), without a front end: "
+                "use network='waveunet'"
+            )
+        self.check_predicts("denoise_signal")
+        windows, starts = cut(signal, self.shape[0])
+        inside = min(signal.shape[1], self.shape[0])
+        lengths = torch.full((len(windows),), inside)
+        rows = min(len(windows), -(-_SIGNAL_ENTRIES // self.shape[0]))
+        pieces = torch.from_numpy(self._map(self._predict, windows, lengths, rows))
+        return cross_fade(pieces[:, :inside], starts, signal.shape[1])
+
+    def decode(self, features: Tensor) -> Array:
+        """Predict samples from features, (n, k)."""
+        self.check_predicts("inverse_transform")
+        decode = getattr(self.network, "decode", None) or getattr(self.network, "decoder", None)
+        if decode is None:
+            raise ValueError(
+                f"inverse_transform needs a network with decode, which {type(self.network).__name__} lacks: "
+                f"its features alone do not determine a sample; use denoise, or another network"
+            )
+        scale = self.learned.scale if self.scale_free else 1.0
+        if scale is None:
+            raise ValueError("inverse_transform needs a scale, which this run was saved without: use denoise")
+
+        def predict(z: Tensor) -> Tensor:
+            prediction: Tensor = scale * decode(z)
+            return prediction if self.front_end is None else self.front_end.undo(prediction)
+
+        return self._map(predict, features)
+
+    def loss(self, data: Split | Numbers, pair: Numbers | None = None) -> float:
+        """Compute the objective on samples, with the same masks every time."""
+        self.check_predicts("score")
+        if self.objective is None:
+            raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
+        x, lengths = self._seen(data)
+        second = None if pair is None else self._seen(pair)[0]
+        objective, rows = copy.deepcopy(self.objective).to(self.device), rows_per_batch(x)
+        generator, total = Generator(self.device).manual_seed(_SCORE_SEED), 0.0
+        pairs = None if second is None else Batches(second, rows, device=self.device).epoch()
+        with models.inferring(self.network, self.device):
+            for batch in Batches(x, rows, device=self.device).epoch():
+                other, valid = None if pairs is None else next(pairs).x, {}
+                if lengths is not None:
+                    valid["valid"] = valid_entries(lengths[batch.rows].to(self.device), x.shape[1:])
+                total += float(objective(self.network, batch.x, generator, other, **valid)) * len(batch.x)
+        return total / len(x)
+
+    def check_predicts(self, method: str) -> None:
+        """Raise if the network gives features only."""
+        if not self.predicts:
+            raise ValueError(
+                f"{method} needs an objective that predicts samples, such as 'dcs': "
+                f"{self.record.training.objective} learns features only, which transform returns"
+            )
+
+    def check_data(self, x: Numbers) -> None:
+        """Raise if samples have another shape than in training, and warn if they seem to be in other units."""
+        if tuple(x.shape[1:]) != self.shape:
+            raise ValueError(
+                f"X must have samples of shape {self.shape}, as fitted, got {tuple(x.shape[1:])}"
+            )
+        here, fitted = 0.0 if isinstance(x, Samples) else largest_value(x), self.learned.largest
+        if fitted and here and not 1 / _OTHER_UNITS < here / fitted < _OTHER_UNITS:
+            warnings.warn(
+                f"X has values up to {here:.3g}, the training data up to {fitted:.3g}: are the units the same? "
+                f"8- and 16-bit unsigned integers are scaled to 0…1, other numbers are used as they are",
+                DataWarning,
+                stacklevel=5,
+            )
+
+    def _predict(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        prediction: Tensor = self.network(x)
+        return nearest(x, prediction, valid) if self.scale_free else prediction
+
+    def _seen(self, data: Split | Numbers) -> tuple[Numbers, Tensor | None]:
+        """Return what the network sees of data, and the lengths of samples without padding."""
+        x, lengths = (data.x, data.lengths) if isinstance(data, Split) else (data, None)
+        self.check_data(x)
+        if self.front_end is None:
+            return x, lengths
+        return self.front_end.of(x, lengths), None if lengths is None else self.front_end.frames_of(lengths)
+
+    def _map(
+        self,
+        call: Callable[..., Tensor],
+        x: Numbers,
+        lengths: Tensor | None = None,
+        rows: int | None = None,
+    ) -> Array:
+        with models.inferring(self.network, self.device):
+            return map_batches(call, x, rows=rows, device=self.device, lengths=lengths)
+
+
+def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Multiply each prediction by the number that takes it nearest to x; where it is not valid, it is 0."""
+    prediction = prediction if valid is None else prediction * valid
+    a, b = x.flatten(1).cpu().double(), prediction.flatten(1).cpu().double()
+    factor = (a * b).sum(1) / (b * b).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
+    return (b * factor[:, None]).reshape(x.shape)
+
+
+def prediction_scale(
+    network: nn.Module,
+    objective: objectives.Objective,
+    x: Numbers,
+    lengths: Tensor | None = None,
+    device: torch.device | None = None,
+) -> float:
+    """Return the positive number a for which a s_hat is nearest to x over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
+
+    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used. Where
+    predictions point away from the data (nothing was learned), it is the ratio of the norms.
+
+    Args:
+        network: Trained network.
+        objective: Objective it was trained with.
+        x: Samples it was trained on.
+        lengths: Length of each sample without its padding, (n,).
+        device: Device to predict on; by default the network's.
+    """
+    if not objective.scale_free:
+        return 1.0
+    device = models.device_of(network) if device is None else device
+    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
+    products = torch.zeros(3, dtype=torch.float64)
+    with models.inferring(network, device):
+        for batch in Batches(x, rows_per_batch(x), device=device, rows=rows).epoch():
+            seen, inside = batch.x, None
+            if lengths is not None:
+                inside = valid_entries(lengths[batch.rows].to(device), x.shape[1:])
+                seen = seen.where(inside, 0)
+            prediction = network(seen)
+            prediction = prediction if inside is None else prediction * inside
+            a, b = (part.flatten().cpu().double() for part in (seen, prediction))
+            products += torch.stack([a @ b, b @ b, a @ a])
+    inner, predicted, given = products.tolist()
+    if predicted <= 0:
+        return 1.0
+    scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
+    return scale if 0 < scale < math.inf else 1.0
+
+
+def largest_value(x: Numbers) -> float:
+    """Return the largest absolute value of data, or of a few samples of data that is not in memory."""
+    if isinstance(x, Samples):
+        x = x.read(range(0, x.shape[0], -(-x.shape[0] // _FEW_ROWS)))
+    return max(abs(float(extreme)) for extreme in torch.aminmax(x))

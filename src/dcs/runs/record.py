@@ -1,0 +1,180 @@
+"""The record of a run: one file, config.json, that holds all there is to know about it but its tensors."""
+
+import contextlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+import dcs
+from dcs._registry import explain
+from dcs.data import Source
+from dcs.training import RunError, TrainingConfig
+from dcs.training.config import CUSTOM, Facts, complete
+
+CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
+OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as the noise level
+RESULTS, REPORT = "results.jsonl", "report.html"
+VERSION = 2
+
+
+class Learned(BaseModel):
+    """What training has found, beside the weights.
+
+    Args:
+        scale: Factor that takes predictions to the scale of the data, where an objective leaves it open.
+        largest: Largest absolute value in the training data.
+        feature_names: Names of the columns of the training data, if it had any.
+        front_end: Front end with the statistics of the training data.
+        objective: Description of the objective as it was used, views and estimates included.
+        predicts: Whether the network predicts samples.
+        scale_free: Whether only the direction of its predictions counts.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scale: float | None = Field(None, gt=0, allow_inf_nan=False)
+    largest: float | None = None
+    feature_names: tuple[str, ...] = ()
+    front_end: dict[str, Any] | None = None
+    objective: dict[str, Any] | None = None
+    predicts: bool = True
+    scale_free: bool = False
+
+
+class RunRecord(BaseModel):
+    """Everything needed to repeat, resume and use a run.
+
+    Args:
+        source: Where the data came from; None for data that was passed in Python.
+        samples: Number of training samples.
+        fingerprint: Fingerprint of the training samples.
+        shape: Shape of one sample, as it was read.
+        training: Complete training configuration.
+        left_out: Parameters that are objects and cannot be written, by name.
+        trial: Trial of an experiment that the run belongs to.
+        versions: Versions of what decides the result.
+        learned: What training has found; None before it has finished.
+        sha256: Checksums of the tensor files.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["dcs.Run"] = "dcs.Run"
+    format_version: int = VERSION
+    source: Source | None = None
+    samples: int | None = None
+    fingerprint: str | None = None
+    shape: tuple[int, ...] = Field(min_length=1)
+    training: TrainingConfig
+    left_out: dict[str, str] = {}
+    trial: dict[str, Any] | None = None
+    versions: dict[str, str] = Field(default_factory=lambda: versions())
+    learned: Learned | None = None
+    sha256: dict[str, str] = {}
+
+    def plain(self) -> dict[str, Any]:
+        """Return the record as plain values, as JSON gives them back."""
+        return self.model_dump(mode="json")
+
+    def to_json(self) -> bytes:
+        """Return the content of config.json."""
+        return json.dumps(self.plain(), indent=1, allow_nan=False).encode()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides a result."""
+    return {"dcs-learn": dcs.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def read_record(folder: Path) -> RunRecord:
+    """Read the record of a run, or of an encoder that was saved, of this or an earlier version."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise RunError(f"{path} does not exist: give a directory that dcs fit or DenoisingEncoder.save wrote")
+    with readable(path):
+        written = json.loads(path.read_bytes())
+        if not isinstance(written, dict) or not {"training", "parameters"} & written.keys():
+            raise RunError(f"{path} is not the record of a run: fit one with DenoisingEncoder or dcs fit")
+        if written.get("format_version", 1) > VERSION:
+            raise RunError(f"{path} was written by a newer version: pip install --upgrade dcs-learn")
+        return parse_record(written)
+
+
+def parse_record(written: Mapping[str, Any]) -> RunRecord:
+    """Make a record of plain values, of this or an earlier version."""
+    # What `dcs fit` wrote before version 2 named no version; an encoder that was saved had version 1.
+    current = written.get("format") == "dcs.Run"
+    try:
+        return RunRecord(**(written if current else _from_version_1(written)))
+    except ValidationError as error:
+        raise ValueError(explain(error, RunRecord)) from None
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged file leads to into one error that names it."""
+    try:
+        yield
+    except RunError:
+        raise
+    except RecursionError:
+        raise RunError(f"{path} is damaged (nested too deeply): restore it, or fit and save again") from None
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(f"{path} is damaged ({reason}): restore it, or fit and save again") from error
+
+
+def _from_version_1(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate what version 0.1 wrote: `dcs fit` and `dcs reproduce`, or `DenoisingEncoder.save`."""
+    shape = tuple(int(length) for length in written["shape"])
+    data, left_out = written.get("data") or {}, dict(written.get("left_out") or {})
+    settings = dict(written.get("training") or _parameters(written["parameters"], left_out))
+    front_end = written.get("front_end")
+    if front_end is None and settings.get("front_end") and len(shape) > 1:
+        settings["front_end"] = None  # an experiment's run, which was trained on spectrograms as samples
+    if (
+        settings.get("objective") not in (None, CUSTOM)
+        and written.get("method", settings.get("objective")) != (settings["objective"])
+    ):
+        settings["objective"] = CUSTOM  # an oracle, or a supervised network
+        settings["objective_options"] = {}
+    facts = Facts(shape, int(data.get("samples") or 1), data.get("rate"))
+    learned = {
+        "scale": written.get("scale"),
+        "largest": written.get("largest"),
+        "feature_names": written.get("feature_names", ()),
+        "front_end": front_end,
+        "scale_free": written.get("scale_free", False),
+        "predicts": not written.get("features_only", False),
+    }
+    trial = {name: written[name] for name in ("method", "variant") if name in written}
+    return {
+        "source": Source.from_version_1(data, shape) if data else None,
+        "samples": data.get("samples"),
+        "fingerprint": data.get("fingerprint"),
+        "shape": shape,
+        "training": complete(settings, facts),
+        "left_out": left_out,
+        "trial": trial or None,
+        "versions": written.get("versions", {}),
+        "learned": learned if "sha256" in written else None,
+        "sha256": written.get("sha256", {}),
+    }
+
+
+def _parameters(parameters: Mapping[str, Any], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Translate the parameters of a `DenoisingEncoder` of version 0.1 to settings."""
+    known = {name: value for name, value in parameters.items() if name in TrainingConfig.model_fields}
+    for name in ("objective", "network"):
+        if known.get(name) is None:
+            known[name] = CUSTOM
+    if left_out.keys() & {"objective", "objective_options", "masking"}:
+        known |= {"objective": CUSTOM, "objective_options": None, "masking": None}
+    if left_out.keys() & {"network", "network_options"}:
+        known |= {"network": CUSTOM, "network_options": None}
+    return {**known, "seed": parameters.get("random_state") or 0}
