@@ -4,10 +4,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dcs.data import DataWarning
-from dcs.data._files import quote, scan_files, sort_out, warn_of_bad
-from dcs.data._folders import list_recordings
-from dcs.data._recordings import AUDIO_SUFFIXES, Sound, read_sound, resample, write_sound
+from dcs.data import (
+    AUDIO_SUFFIXES,
+    DataWarning,
+    Sound,
+    read_sound,
+    resample,
+    scan_recordings,
+    write_sound,
+)
 from dcs.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
@@ -33,29 +38,16 @@ def denoise_recordings(
             "this run was trained on spectrograms, from which no recording can be made: train one on "
             "waveforms (dcs fit ... --domain waveform), or write the spectrograms to a .npy file"
         )
-    if not data.exists():
-        raise FileNotFoundError(f"{str(data)!r} does not exist: name a recording, or a folder of them")
     single = data.is_file()
     if single and out.suffix.lower() not in AUDIO_SUFFIXES:
         raise ValueError(f"out must end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording, got {out}")
     if not single and out.suffix.lower() in AUDIO_SUFFIXES:
         raise ValueError(f"out must be a folder for a folder of recordings, got {out}")
-    names = [] if single else list_recordings(data, skip_bad)
-    targets = {data: out} if single else {data / name: out / name for name in names}
-    rates: dict[Path, int] = {}
-
-    def check(file: Path) -> None:
-        rates[file] = read_sound(file).rate
-
     # All are read before any is written: a bad one must not leave half a folder behind.
-    if skip_bad and not single:
-        _, bad = sort_out(list(targets), check, "checking recordings")
-        warn_of_bad(bad, len(targets))
-    else:
-        scan_files(list(targets), check, "checking recordings")
+    rates = scan_recordings(data, skip_bad=skip_bad)
     _warn_of_rates({file: its_rate for file, its_rate in rates.items() if its_rate > rate}, rate)
     for source in rates:
-        target = targets[source]
+        target = out if single else out / source.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, write_sound(target, _denoise(encoder, read_sound(source), rate)))
     return f"{out}: denoised" if single else f"{out}: {len(rates)} recordings"
@@ -67,7 +59,7 @@ def _warn_of_rates(above: dict[Path, int], rate: int) -> None:
     file, its_rate = next(iter(above.items()))
     others = f" (and {len(above) - 1} more are like it)" if len(above) > 1 else ""
     warnings.warn(
-        f"{quote(file)} has {its_rate} Hz, the run {rate}{others}: what is above {rate / 2:g} Hz is removed; "
+        f"{str(file)!r} has {its_rate} Hz, the run {rate}{others}: what is above {rate / 2:g} Hz is removed; "
         f"a run on recordings of the higher rate would keep it",
         DataWarning,
         stacklevel=3,

@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dcs.data import Dataset, LogMel, Samples
-from dcs.data._recordings import check_shortest
+from dcs.data import Dataset, LogMel, Samples, check_shortest
 from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.loggers import Logger, check_logger, make_logger

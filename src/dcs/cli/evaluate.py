@@ -243,8 +243,7 @@ def _splits(
     """What to train a classifier on, what to score it on, and how that was held out, if it was."""
     import torch
 
-    from dcs.data import Samples, Split
-    from dcs.data._labels import read_labels
+    from dcs.data import Samples, Split, read_labels
 
     train, test = loaded.train, loaded.test
     if labels is not None:
