@@ -926,9 +926,7 @@ class TestTones:
             assert int(power.argmax()) * 2 == pytest.approx(300 * 1.5**number, abs=4)
 
     def test_wrong_folds(self, tmp_path):
-        with pytest.raises(
-            DataError, match=r"one of the folds of tones \(1, 2, 3, 4, 5\), got 6"
-        ):
+        with pytest.raises(DataError, match=r"one of the folds of tones \(1, 2, 3, 4, 5\), got 6"):
             load("tones", fold=6)
         with pytest.raises(ValueError, match="rate is not applicable to tones"):
             load("tones", rate=4000)

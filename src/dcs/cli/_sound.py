@@ -38,6 +38,8 @@ def denoise_recordings(
             "this run was trained on spectrograms, from which no recording can be made: train one on "
             "waveforms (dcs fit ... --domain waveform), or write the spectrograms to a .npy file"
         )
+    if not data.exists():
+        raise FileNotFoundError(f"{str(data)!r} does not exist: name a recording, or a folder of them")
     single = data.is_file()
     if single and out.suffix.lower() not in AUDIO_SUFFIXES:
         raise ValueError(f"out must end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording, got {out}")

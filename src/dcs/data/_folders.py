@@ -78,8 +78,6 @@ def scan_recordings(path: Path, *, skip_bad: bool = False) -> dict[Path, int]:
     Raises:
         DataError: If a recording cannot be read, or the folder contains none.
     """
-    if not path.exists():
-        raise FileNotFoundError(f"{str(path)!r} does not exist: name a recording, or a folder of them")
     rates: dict[Path, int] = {}
 
     def read(file: Path) -> None:
