@@ -81,7 +81,7 @@ def test_the_data_page_has_a_line_for_each_data_set():
             shape,
             f"{entry.train} + {entry.test}",
             entry.scaling,
-            f"[home]({entry.homepage})",
+            f"[home]({entry.homepage})" if entry.homepage else "synthetic",
             entry.note,
         )
         assert f"| `{entry.name}` | " + " | ".join(cells) + " |" in page

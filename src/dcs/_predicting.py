@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -17,10 +16,9 @@ from dcs import data, objectives
 SCALE_FREE = (objectives.Cosine, objectives.DenoisingCosine, objectives.CosineOracle)
 _SCALE_SAMPLES = 16_384
 _OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
-# Predictions are made in batches of one of two sizes (the last is filled up), so that rounding, and with it a
-# row's result, hardly depends on the rows beside it.
-_FEW_ROWS, _ROWS = 64, 1024
-_ENTRIES = 2**22  # of a batch at most
+_FEW_ROWS = 64
+
+rows_of = data.rows_per_batch
 
 Array = NDArray[Any]
 Numbers = Tensor | data.Samples
@@ -111,12 +109,6 @@ def predicting(network: nn.Module, device: torch.device) -> Iterator[None]:
             module.training = flag
 
 
-def rows_of(x: Numbers) -> int:
-    """Samples a batch for predictions."""
-    wanted = _FEW_ROWS if x.shape[0] <= _FEW_ROWS else _ROWS
-    return max(1, min(wanted, _ENTRIES // math.prod(x.shape[1:])))
-
-
 def collect(
     network: nn.Module,
     call: Callable[..., Tensor],
@@ -125,34 +117,9 @@ def collect(
     lengths: Tensor | None = None,
     rows: int | None = None,
 ) -> Array:
-    """The results of a call for all samples, in their order.
-
-    Args:
-        network: What is called.
-        call: Gives the results of some samples; with lengths, of some and which of their entries are valid.
-        x: All of them.
-        device: Where.
-        lengths: How much of each sample is no padding, (n,), in whose place the call is given zeros.
-        rows: How many at a time; by default as many as `rows_of` says.
-    """
-    rows, results = rows or rows_of(x), np.empty(0, np.float32)
+    """`dcs.data.map_batches` with a network in evaluation mode on a device."""
     with predicting(network, device):
-        for batch in data.Batches(x, rows, device=device).epoch():
-            given = [_filled(batch.x, rows)]
-            if lengths is not None:
-                some = _filled(lengths[batch.rows].to(device), rows)
-                valid = data.valid_entries(some, x.shape[1:])
-                given = [given[0].where(valid, 0), valid]
-            result = call(*given)[: len(batch.x)].float().cpu().numpy()
-            if not results.size:
-                results = np.empty((x.shape[0], *result.shape[1:]), np.float32)
-            results[batch.rows.numpy()] = result
-    return results
-
-
-def _filled(x: Tensor, rows: int) -> Tensor:
-    """As many rows as asked for, the first one again and again in place of those that x lacks."""
-    return x if len(x) == rows else torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])])
+        return data.map_batches(call, x, rows=rows, device=device, lengths=lengths)
 
 
 def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -12,11 +12,9 @@ import torch
 from PIL import Image, ImageOps
 from torch.utils.data import DataLoader
 
-from dcs.data._dataset import DataError, DataWarning
+from dcs.data import DataError, DataWarning, Reading, _folders, _images
 from dcs.data._files import FileSamples, read_files
-from dcs.data._folders import read_folder
-from dcs.data._images import read_images
-from dcs.data._recordings import read_recordings
+from dcs.data._recordings import plan_recordings
 
 RNG = np.random.default_rng(0)
 START = RNG.bit_generator.state
@@ -26,6 +24,19 @@ HOSTILE = ["a b.png", "ünï→.png", 'it\'s "q".png', "new\nline.png", "%s{x}.p
 @pytest.fixture(autouse=True)
 def _same_draws_in_any_order():
     RNG.bit_generator.state = START
+
+
+def read_images(files, resident=None, **options):
+    return _images.read_images(files, Reading(**options), resident)
+
+
+def read_recordings(files, resident=None, **options):
+    plan = plan_recordings(files, Reading(**options))
+    return plan.read(resident), plan.rate
+
+
+def read_folder(folder, resident=None, **options):
+    return _folders.read_folder(folder, Reading(**options), resident)
 
 
 def ints(*shape, bits=8):
@@ -447,7 +458,7 @@ def test_not_finite(tmp_path):
         ({"size": 5}, ValueError),
         ({"size": (5,)}, ValueError),
         ({"size": (0, 5)}, ValueError),
-        ({"size": (5, 1.5)}, TypeError),
+        ({"size": (5, 1.5)}, ValueError),
     ],
 )
 def test_wrong_image_options(tmp_path, options, error):

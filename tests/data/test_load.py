@@ -190,13 +190,13 @@ class TestKnown:
     def test_each_entry_says_all_that_is_promised(self):
         assert list(CATALOGUE) == [
             *("digits", "mnist", "usps", "pendigits", "fashion-mnist"),
-            *("cifar10", "cifar100", "tiny-imagenet", "esc50"),
+            *("cifar10", "cifar100", "tiny-imagenet", "esc50", "tones"),
         ]
         for entry in CATALOGUE.values():
-            assert all(
-                (entry.title, entry.citation, entry.licence, entry.homepage, entry.scaling, entry.note)
-            )
-            assert bool(entry.remotes) == (entry.name != "digits")
+            assert all((entry.title, entry.citation, entry.licence, entry.scaling, entry.note))
+            assert bool(entry.homepage) == (entry.name != "tones")
+            assert bool(entry.remotes) == (entry.name not in ("digits", "tones"))
+            assert bool(entry.remotes) != bool(entry.shipped_with)
             for remote in entry.remotes:
                 assert remote.md5 or entry.unpacked_md5
                 assert all(url.startswith("http") for url in remote.urls)
@@ -516,9 +516,9 @@ class TestArrays:
 
     def test_size_decides(self, tmp_path, monkeypatch):
         np.save(tmp_path / "a.npy", np.zeros((10, 10), np.uint8))
-        monkeypatch.setattr("dcs.data._memory._physical_memory", lambda: 1600)
+        monkeypatch.setattr("dcs.data._dataset._physical_memory", lambda: 1600)
         assert isinstance(load(tmp_path / "a.npy").train.x, torch.Tensor)
-        monkeypatch.setattr("dcs.data._memory._physical_memory", lambda: 1599)
+        monkeypatch.setattr("dcs.data._dataset._physical_memory", lambda: 1599)
         assert isinstance(load(tmp_path / "a.npy").train.x, Samples)
 
     def test_npz(self, tmp_path):
@@ -623,7 +623,7 @@ class TestArrays:
 
     def test_unknown_things(self, tmp_path):
         (tmp_path / "a.xyz").write_text("")
-        with pytest.raises(DataError, match=r"a\.xyz is of no kind that is read \(\.npy"):
+        with pytest.raises(DataError, match=r"a\.xyz is not of a kind that can be read \(\.npy"):
             load(tmp_path / "a.xyz")
         with pytest.raises(FileNotFoundError, match="did you mean 'mnist'"):
             load("minst")
@@ -633,14 +633,14 @@ class TestArrays:
         for options in ({"resident": "no"}, {"download": "no"}):
             with pytest.raises(TypeError, match=f"{next(iter(options))} must be True"):
                 load("digits", **options)
-        with pytest.raises(ValueError, match="fold means nothing for digits"):
+        with pytest.raises(ValueError, match="fold is not applicable to digits"):
             load("digits", fold=3)
-        with pytest.raises(ValueError, match="root means nothing for a ndarray"):
+        with pytest.raises(ValueError, match="root is not applicable to a ndarray"):
             load(np.zeros((2, 2)), root=tmp_path)
         for option in ({"size": 3}, {"mixed": "crop"}, {"label": "y"}):
-            with pytest.raises(ValueError, match="means nothing for digits"):
+            with pytest.raises(ValueError, match="is not applicable to digits"):
                 load("digits", **option)
-        with pytest.raises(ValueError, match="means nothing for a ndarray"):
+        with pytest.raises(ValueError, match="is not applicable to a ndarray"):
             load(np.zeros((2, 2)), size=3)
 
 
@@ -881,12 +881,12 @@ class TestNoise:
 
     def test_other_kinds_and_bad_ones(self, tmp_path):
         assert load("digits", noise=(dcs.noise.Sphere(), 0.1)).train.clean is not None
-        with pytest.raises(ValueError, match="the kind of noise must be one of"):
+        with pytest.raises(ValueError, match=r"noise must be one of .*, got 'pink'"):
             load("tiny-imagenet", noise=("pink", 0.5))  # seen before anything is looked for
-        with pytest.raises(ValueError, match="the strength of noise must be"):
+        with pytest.raises(ValueError, match="strength of noise must be"):
             load("tiny-imagenet", noise=("gaussian", -1))
         for bad in ("gaussian", 0.5, ("gaussian",)):
-            with pytest.raises(TypeError, match="noise must be a kind and its strength"):
+            with pytest.raises(ValueError, match=r"noise must be KIND:STRENGTH, e\.g\. gaussian:0\.5, got"):
                 load("digits", noise=bad)
         np.save(tmp_path / "a.npy", np.zeros((4, 4)))
         with pytest.raises(DataError, match="resident=True"):
@@ -905,3 +905,28 @@ def test_a_missing_package_is_named_with_its_command(tmp_path, monkeypatch):
 def test_in_memory_bytes_are_no_data():
     with pytest.raises(DataError):
         load(io.BytesIO(b"x"))
+
+
+class TestTones:
+    def test_they_are_always_the_same_recordings_in_five_folds(self):
+        data = load("tones")
+        assert (data.shape, data.rate, len(data.train), len(data.test)) == ((4000,), 8000, 240, 60)
+        assert torch.equal(data.train.x, load("tones", fold=5).train.x)
+        assert data.classes[:2] == ("300 Hz", "450 Hz")
+        folds = [load("tones", fold=fold).test for fold in range(1, 6)]
+        assert sorted(name for fold in folds for name in fold.names) == sorted(
+            [*data.train.names, *data.test.names]
+        )
+        assert all(torch.bincount(fold.y).tolist() == [10] * 6 for fold in folds)
+
+    def test_the_strongest_frequency_is_that_of_the_class(self):
+        train = load("tones").train
+        for number in range(6):
+            power = torch.fft.rfft(train.x[train.y == number]).abs().square().mean(0)
+            assert int(power.argmax()) * 2 == pytest.approx(300 * 1.5**number, abs=4)
+
+    def test_wrong_folds(self, tmp_path):
+        with pytest.raises(DataError, match=r"one of the folds of tones \(1, 2, 3, 4, 5\), got 6"):
+            load("tones", fold=6)
+        with pytest.raises(ValueError, match="rate is not applicable to tones"):
+            load("tones", rate=4000)

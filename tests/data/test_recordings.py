@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.signal import resample_poly
 
-from dcs.data import DataError, DataWarning, load
-from dcs.data._recordings import Sound, _window_starts, read_recordings, read_sound, write_sound
+from dcs.data import DataError, DataWarning, Reading, Sound, load, read_sound, write_sound
+from dcs.data._recordings import _window_starts, plan_recordings
 
 RNG = np.random.default_rng(0)
 
@@ -22,6 +22,11 @@ def record(path, values, rate=8000, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, values, rate, **options)
     return path
+
+
+def read_recordings(files, resident=None, **options):
+    plan = plan_recordings(files, Reading(**options))
+    return plan.read(resident), plan.rate
 
 
 def noise(length):
@@ -131,7 +136,7 @@ def test_one_recording_is_data_too(tmp_path):
     ("options", "says"),
     [
         ({"mixed": "windows"}, "windows.* needs size"),
-        ({"hop": 3}, "hop is from window to window"),
+        ({"hop": 3}, "hop is not applicable to mixed"),
         ({"mixed": "windows", "size": 5, "hop": 0}, "hop must be at least 1"),
         ({"rate": 0}, "rate must be at least 1"),
         ({"rate": 8000.0}, "rate must be an integer"),
@@ -158,7 +163,7 @@ def test_what_is_for_recordings_is_refused_for_images(tmp_path, options, says):
     Image.fromarray(np.zeros((5, 5), np.uint8)).save(tmp_path / "a.png")
     with pytest.raises(ValueError, match=says):
         load(tmp_path, **options)
-    with pytest.raises(ValueError, match="means nothing for"):
+    with pytest.raises(ValueError, match="is not applicable to"):
         load("digits", **{**options, "mixed": "crop"})
 
 

@@ -42,7 +42,7 @@ def list_datasets(root: Root = None, as_json: AsJson = False) -> None:
     for row, entry in zip(rows, CATALOGUE.values(), strict=True):
         shape = "x".join(map(str, entry.shape))
         size = f"{entry.download_size / 1e6:.0f} MB" if entry.remotes else "none"
-        where = row["location"] or ("" if entry.remotes else "with scikit-learn")
+        where = row["location"] or (entry.shipped_with and f"with {entry.shipped_with}")
         table.add_row(
             entry.name,
             shape,
@@ -76,7 +76,7 @@ def get_dataset(
     if as_json:
         typer.echo(json.dumps(_describe(entry, location), indent=1))
     else:
-        typer.echo(f"{name} is {f'in {location}' if location else 'with scikit-learn'}")
+        typer.echo(f"{name} is {f'in {location}' if location else f'with {entry.shipped_with}'}")
         typer.echo(f"Cite: {entry.citation} ({entry.licence})")
 
 

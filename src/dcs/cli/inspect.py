@@ -117,8 +117,7 @@ def _centre(data: str) -> tuple[str, str]:
 def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
     """The spectrograms of some recordings, as training would see them."""
     from dcs.data import Dataset as Made
-    from dcs.data import LogMel, Split
-    from dcs.data._recordings import check_shortest
+    from dcs.data import LogMel, Split, check_shortest
     from dcs.inspection._reading import heard, pick
 
     assert loaded.rate is not None  # noqa: S101  (recordings have one)

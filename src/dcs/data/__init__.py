@@ -1,19 +1,46 @@
 """Data sets and people's own data, in memory or from disk, with noise on top.
 
-`load` gives a `Dataset`, whose splits hold tensors, or `Samples` that are read from disk; `Batches` makes
-batches of either. `LogMel` makes spectrograms of recordings.
+`Source` describes data and how it is read; `load` reads it and returns a `Dataset`, whose splits hold
+tensors, or `Samples` that are read from disk. `Batches` makes batches of either. `LogMel` computes
+spectrograms of recordings.
 """
 
 from dcs.data._batches import Batch, Batches
 from dcs.data._catalogue import CATALOGUE, Entry
-from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, check_lengths, valid_entries
+from dcs.data._dataset import (
+    DataError,
+    Dataset,
+    DataWarning,
+    Samples,
+    Split,
+    check_lengths,
+    fingerprint,
+    valid_entries,
+)
 from dcs.data._download import DownloadError
+from dcs.data._folders import scan_recordings
+from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
 from dcs.data._log_mel import LogMel
+from dcs.data._map import map_batches, rows_per_batch
+from dcs.data._reading import NoiseSpec, Reading, parse_label
+from dcs.data._recordings import (
+    AUDIO_SUFFIXES,
+    Sound,
+    check_shortest,
+    read_sound,
+    resample,
+    warn_of_silence,
+    write_sound,
+)
+from dcs.data._tables import read_labels
+from dcs.data.source import Source
 
 __all__ = [
+    "AUDIO_SUFFIXES",
     "CATALOGUE",
+    "IMAGE_SUFFIXES",
     "Batch",
     "Batches",
     "DataError",
@@ -22,11 +49,26 @@ __all__ = [
     "DownloadError",
     "Entry",
     "LogMel",
+    "NoiseSpec",
+    "Reading",
     "Samples",
+    "Sound",
+    "Source",
     "Split",
     "check_lengths",
+    "check_shortest",
     "find",
+    "fingerprint",
     "load",
+    "map_batches",
     "obtain",
+    "parse_label",
+    "read_labels",
+    "read_sound",
+    "resample",
+    "rows_per_batch",
+    "scan_recordings",
     "valid_entries",
+    "warn_of_silence",
+    "write_sound",
 ]

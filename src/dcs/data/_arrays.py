@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcs.data._dataset import DataError, Samples
-from dcs.data._memory import is_resident
+from dcs.data._dataset import DataError, Samples, is_resident
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -57,10 +56,27 @@ def from_array(
         resident: Whether to hold it in memory; None decides by its size.
         path: The .npy file that the array is a memory map of.
     """
+    if _is_ready(array) and resident is not False:
+        assert isinstance(array, Tensor)  # noqa: S101
+        return check_values(array.detach() if array.requires_grad else array, where)
     data = _numeric(array, where)
     if is_resident(data.size, resident):
         return _as_float(data, where)
     return ArraySamples(data, where, path)
+
+
+def _is_ready(array: object) -> bool:
+    """Whether this is a tensor that can be used as it is."""
+    return (
+        isinstance(array, Tensor)
+        and array.dtype == torch.float32
+        and array.device.type == "cpu"
+        and array.layout == torch.strided
+        and array.is_contiguous()
+        and not array.is_neg()
+        and array.ndim >= 2
+        and array.numel() > 0
+    )
 
 
 def open_npy(path: Path) -> Array:

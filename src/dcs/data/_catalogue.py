@@ -8,7 +8,10 @@ from dcs.data._download import Remote
 from dcs.data._layouts import (
     FASHION,
     TEN_DIGITS,
+    TONES,
+    TONES_RATE,
     Layout,
+    make_tones,
     read_cifar_layout,
     read_digits_layout,
     read_esc50_layout,
@@ -40,6 +43,9 @@ class Entry:
     unpacked_size: int = 0  # most bytes an archive may hold, if the one remote file is one
     unpacked_md5: str = ""  # of all its files, where the archive itself has no fixed checksum
     note: str = ""
+    shipped_with: str = ""  # the package that data without files comes with
+    rate: int | None = None  # of recordings, in Hz
+    folds: bool = False  # whether the test split is one of several folds
 
     @property
     def download_size(self) -> int:
@@ -58,7 +64,7 @@ def _idx_layout(classes: tuple[str, ...]) -> Layout:
         for split, stem in stems.items()
         for what, ndim in (("images", 3), ("labels", 1))
     }
-    return Layout(files, lambda found, _: read_idx_layout(found, classes))
+    return Layout(files, lambda found, *_: read_idx_layout(found, classes))
 
 
 def _idx_remotes(mirrors: tuple[str, ...], files: Mapping[str, tuple[str, int]]) -> tuple[Remote, ...]:
@@ -83,6 +89,7 @@ _ENTRIES = (
         homepage="https://archive.ics.uci.edu/dataset/80",
         layouts=(Layout({}, read_digits_layout),),
         note="ships with scikit-learn: needs no file; the split (the first 1,200) is ours",
+        shipped_with="scikit-learn",
     ),
     Entry(
         name="mnist",
@@ -128,7 +135,7 @@ _ENTRIES = (
             Layout({"both": ("usps.h5",)}, read_usps_hdf5_layout),
             Layout(
                 {"train": ("usps.bz2", "usps"), "test": ("usps.t.bz2", "usps.t")},
-                lambda files, _: read_pair_layout(read_usps_libsvm, files),
+                lambda files, *_: read_pair_layout(read_usps_libsvm, files),
             ),
         ),
         folders=("usps", "."),
@@ -161,7 +168,7 @@ _ENTRIES = (
         layouts=(
             Layout(
                 {"train": ("pendigits.tra",), "test": ("pendigits.tes",)},
-                lambda files, _: read_pair_layout(read_pendigits, files),
+                lambda files, *_: read_pair_layout(read_pendigits, files),
             ),
         ),
         folders=("pendigits", "."),
@@ -227,7 +234,7 @@ _ENTRIES = (
                     **{f"train {number}": (f"data_batch_{number}",) for number in range(1, 6)},
                     "test": ("test_batch",),
                 },
-                lambda files, _: read_cifar_layout(files, "classes", b"label_names", b"labels"),
+                lambda files, *_: read_cifar_layout(files, "classes", b"label_names", b"labels"),
             ),
             Layout({"train": ("train",), "test": ("test",)}, read_image_classes_layout),
         ),
@@ -263,7 +270,7 @@ _ENTRIES = (
         layouts=(
             Layout(
                 {"classes": ("meta",), "train": ("train",), "test": ("test",)},
-                lambda files, _: read_cifar_layout(files, "classes", b"fine_label_names", b"fine_labels"),
+                lambda files, *_: read_cifar_layout(files, "classes", b"fine_label_names", b"fine_labels"),
             ),
         ),
         folders=(
@@ -348,6 +355,25 @@ _ENTRIES = (
         unpacked_size=2 * 2**30,
         unpacked_md5="eee5ff5fe5720afee606cc6f6c0745bd",
         note="five official folds; fold 5 is the test split unless fold= says otherwise",
+        rate=44100,
+        folds=True,
+    ),
+    Entry(
+        name="tones",
+        title="Tones in white noise",
+        shape=(TONES_RATE // 2,),
+        classes=6,
+        train=TONES * 4 // 5,
+        test=TONES // 5,
+        scaling="as much noise as signal, mono, 8 kHz, 0.5 s",
+        citation="synthetic, needs no citation",
+        licence="Apache-2.0",
+        homepage="",
+        layouts=(Layout({}, make_tones),),
+        note="made on the spot: needs no file; five folds, as esc50 has, for which it is a quick stand-in",
+        shipped_with="dcs-learn",
+        rate=TONES_RATE,
+        folds=True,
     ),
 )
 

@@ -1,5 +1,6 @@
 """What loading gives: a data set with its splits, in memory or read from disk batch by batch."""
 
+import hashlib
 import multiprocessing
 import operator
 import os
@@ -71,6 +72,36 @@ class Split:
     def __len__(self) -> int:
         return self.x.shape[0]
 
+    def take(self, rows: Tensor | Sequence[int]) -> "Split":
+        """Return some samples, in memory, with all that is known of them.
+
+        Args:
+            rows: Their indices, (m,), or a boolean mask, (n,).
+        """
+        index = self._index(rows)
+        y, clean, lengths, starts = (
+            None if part is None else part[index] for part in (self.y, self.clean, self.lengths, self.starts)
+        )
+        names = [self.names[row] for row in index.tolist()] if len(self.names) else ()
+        return Split(self.read(index), y, clean, names, lengths, starts)
+
+    def read(self, rows: Tensor | Sequence[int]) -> Tensor:
+        """Return `x` of some samples, in memory."""
+        index = self._index(rows)
+        return self.x.read(index.tolist()) if isinstance(self.x, Samples) else self.x[index]
+
+    def subset(self, size: int) -> "Split":
+        """Return so many samples, drawn at random and the same every time; all if there are no more."""
+        if size >= len(self):
+            return self
+        return self.take(torch.randperm(len(self), generator=torch.Generator().manual_seed(0))[:size])
+
+    def _index(self, rows: Tensor | Sequence[int]) -> Tensor:
+        index = torch.as_tensor(rows).cpu()
+        if index.dtype == torch.bool:
+            return index.nonzero().squeeze(1)
+        return index.to(torch.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -127,6 +158,28 @@ def valid_entries(lengths: Tensor, shape: Sequence[int]) -> Tensor:
     """Which entries of samples of a shape lie before their padding, (n, shape[0], 1, ...)."""
     number = torch.arange(shape[0], device=lengths.device)
     return (number < lengths[:, None]).reshape(len(lengths), shape[0], *[1] * (len(shape) - 1))
+
+
+def fingerprint(x: Tensor | Samples) -> str:
+    """Return a hash that tells one set of data from another.
+
+    It covers all samples in memory, or 256 samples, evenly spread, of data on disk.
+    """
+    if isinstance(x, Samples):
+        x = x.read(range(0, x.shape[0], -(-x.shape[0] // 256)))
+    return hashlib.sha256(x.contiguous().cpu().float().numpy().data).hexdigest()[:16]
+
+
+def is_resident(float_count: int, resident: bool | None) -> bool:
+    """Whether so many float32 numbers are held in memory: by default up to a quarter of the machine's."""
+    return 4 * float_count <= _physical_memory() // 4 if resident is None else resident
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return 8 * 2**30
 
 
 def to_labels(y: object, classes: int, where: str) -> Tensor:

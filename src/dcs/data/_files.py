@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from dcs._progress import progress
-from dcs.data._dataset import DataError, DataWarning, Samples
-from dcs.data._memory import is_resident
+from dcs.data._dataset import DataError, DataWarning, Samples, is_resident
 
 Header = TypeVar("Header", bound=Hashable)
 
@@ -94,7 +93,7 @@ def scan_files(files: Sequence[Path], read_header: Callable[[Path], Header], wha
 def sort_out(
     files: Sequence[Path], check: Callable[[Path], object], what: str
 ) -> tuple[list[Path], dict[Path, str]]:
-    """The files that a check accepts, and what is wrong with each of the others."""
+    """Return the files that a check accepts, and the problem of each of the others; warn of the latter."""
     good, bad = [], {}
     with _quiet(), progress(what, total=len(files)) as advance:
         for file in files:
@@ -108,14 +107,10 @@ def sort_out(
             advance(1)
     if bad and not good:
         raise DataError(f"none of the {len(bad)} files can be used; the first: {next(iter(bad.values()))}")
-    return good, bad
-
-
-def warn_of_bad(bad: dict[Path, str], of: int) -> None:
-    """List the files that `sort_out` found, if there are any."""
     if bad:
-        message = f"{len(bad)} of {of} files are bad and were skipped:"
+        message = f"{len(bad)} of {len(files)} files are bad and were skipped:"
         warnings.warn("\n  ".join([message, *bad.values()]), DataWarning, stacklevel=4)
+    return good, bad
 
 
 def quote(file: object) -> str:

@@ -2,78 +2,57 @@
 
 import os
 import warnings
-from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
-from dcs.data._files import FileSamples, no_file, quote, sort_out, warn_of_bad
+from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
-from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings
+from dcs.data._reading import Reading
+from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
 
 _SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "eval"}
 _OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
 
 
-def read_folder(
-    folder: Path,
-    *,
-    mixed: str = "error",
-    size: int | tuple[int, int] | None = None,
-    resident: bool | None = None,
-    rate: int | None = None,
-    hop: int | None = None,
-    skip_bad: bool = False,
-) -> Dataset:
+def read_folder(folder: Path, reading: Reading, resident: bool | None = None) -> Dataset:
     """Read all images, or all recordings, below a folder; or one recording.
 
-    Files are taken in the order of their paths; hidden ones and those in hidden folders are
-    skipped, and so, with a warning, are those of other kinds. The layout says what is known of them:
+    Files are read in the order of their paths. Hidden files and folders are skipped, and so, with a warning,
+    are files of other kinds. The layout tells splits and labels:
 
-    - `folder/train/…` and `folder/test/…`, or one of them, and nothing beside: splits, of samples of one
-      shape.
-    - `folder/CLASS/…`: in a folder (or split) whose files are all in sub-folders, the names of these are
-      the labels, if there are at least two.
+    - `folder/train/…` and `folder/test/…`, or `folder/train/…` alone: splits, of samples of one shape.
+    - `folder/CLASS/…`: if all files of a folder (or split) are in sub-folders, at least two, the names of
+      these are the labels.
     - Files directly in the folder, alone or beside sub-folders: no labels.
 
     Args:
-        folder: Where to look, with all folders below; or the file of a recording.
-        mixed: What to do with samples of different sizes: `error`, `resize` (images only), `crop`, `pad` or
-            `windows` (recordings only); see `read_images` and `read_recordings`.
-        size: Of images (height, width), or one number for both; of recordings the length in samples.
+        folder: Folder to read with all its sub-folders; or the file of a recording.
+        reading: Options of reading.
         resident: Whether to hold all in memory; None decides by their size.
-        rate: Of recordings, to which they are resampled.
-        hop: Of recordings, from window to window.
-        skip_bad: Leave out files that cannot be used, with a warning that lists them, and silent recordings.
 
     Raises:
         DataError: If the folder or a file in it cannot be used.
     """
-    folder = Path(folder)
     single = folder.is_file() and folder.suffix.lower() in AUDIO_SUFFIXES
-    names, is_images = ([folder.name], False) if single else _find(folder, skip_bad)
+    names, is_images = ([folder.name], False) if single else _find(folder, reading.skip_bad)
     root = folder.parent if single else folder
     skipped = {}
-    if skip_bad:
+    if reading.skip_bad:
         check = check_image if is_images else check_recording
         good, bad = sort_out([root / name for name in names], check, "checking files")
         skipped = {file.relative_to(root).as_posix(): reason for file, reason in bad.items()}
         names = [file.relative_to(root).as_posix() for file in good]
-        warn_of_bad(bad, len(bad) + len(good))
     splits = {"": names} if single else _divide(folder, names)
     files = [root / name for part in splits.values() for name in part]
     x: Tensor | FileSamples
     plan = None
     if is_images:
-        x = _read_images(files, mixed, size, resident, rate, hop)
-    elif isinstance(size, Sequence):
-        raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
+        x = read_images(files, reading, resident)
     else:
-        plan = plan_recordings(files, mixed=mixed, size=size, rate=rate, hop=hop)
+        plan = plan_recordings(files, reading)
         x = plan.read(resident)
         # A name for each window of a recording.
         of = {root / name: (split, name) for split, part in splits.items() for name in part}
@@ -85,35 +64,37 @@ def read_folder(
     classes = classes if len(classes) > 1 else ()
     parts = _make_splits(x, splits, labels, classes, plan)
     test = parts[1] if len(parts) > 1 else None
-    about = {"location": folder, "rate": plan.rate if plan else None, "skipped": skipped}
-    return Dataset(str(folder), parts[0], test, classes, **about)  # type: ignore[arg-type]
+    rate = plan.rate if plan else None
+    return Dataset(str(folder), parts[0], test, classes, location=folder, rate=rate, skipped=skipped)
 
 
-def list_recordings(folder: Path, skip_bad: bool = False) -> list[str]:
-    """The paths of all recordings below a folder, relative to it and sorted; links may be broken if asked."""
-    names, is_images = _find(folder, skip_bad)
+def scan_recordings(path: Path, *, skip_bad: bool = False) -> dict[Path, int]:
+    """Read one recording, or all below a folder, and return the sample rate of each, sorted by path.
+
+    Args:
+        path: File of a recording, or a folder.
+        skip_bad: Whether to leave out recordings of a folder that cannot be read, with a warning.
+
+    Raises:
+        DataError: If a recording cannot be read, or the folder contains none.
+    """
+    rates: dict[Path, int] = {}
+
+    def read(file: Path) -> None:
+        rates[file] = read_sound(file).rate
+
+    if path.is_file():
+        read(path)
+        return rates
+    names, is_images = _find(path, skip_bad)
     if is_images:
-        raise DataError(f"{quote(folder)} holds images, not recordings: name a folder of those")
-    return names
-
-
-def _read_images(
-    files: list[Path],
-    mixed: str,
-    size: int | tuple[int, int] | None,
-    resident: bool | None,
-    rate: int | None,
-    hop: int | None,
-) -> Tensor | FileSamples:
-    for name, value in (("rate", rate), ("hop", hop)):
-        if value is not None:
-            raise ValueError(f"{name} is for recordings, and means nothing for images: leave it out")
-    if mixed in ("pad", "windows"):
-        raise ValueError(f'mixed="{mixed}" is for recordings: use mixed="resize" or mixed="crop" for images')
-    image_size = (
-        (int(size), int(size)) if isinstance(size, Integral) else cast("tuple[int, int] | None", size)
-    )
-    return read_images(files, mixed=mixed, size=image_size, resident=resident)
+        raise DataError(f"{quote(path)} holds images, not recordings: name a folder of recordings")
+    files = [path / name for name in names]
+    if skip_bad:
+        sort_out(files, read, "checking recordings")
+    else:
+        scan_files(files, read, "checking recordings")
+    return rates
 
 
 def _make_splits(

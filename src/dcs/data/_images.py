@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.data._dataset import DataError
 from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
+from dcs.data._reading import Reading
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 
@@ -37,26 +37,20 @@ class _Header(NamedTuple):
 
 
 def read_images(
-    files: Sequence[Path],
-    *,
-    mixed: str = "error",
-    size: tuple[int, int] | None = None,
-    resident: bool | None = None,
+    files: Sequence[Path], reading: Reading, resident: bool | None = None
 ) -> Tensor | FileSamples:
     """Read image files.
 
     Integers are divided by the largest their format can hold (8-bit by 255, 12-bit by 4095, 16-bit by
-    65535, also in colour), so they are in [0, 1]; floating-point images are taken as they are. Palette images
+    65535, also in colour), so they are in [0, 1]; floating-point images are not scaled. Palette images
     become colour, or grey if the palette is; other colour spaces become RGB. EXIF orientation is applied,
-    unless the EXIF data is damaged. An alpha channel is dropped, but must be fully opaque.
+    unless the EXIF data is corrupted. An alpha channel is dropped, but must be fully opaque.
 
     Args:
-        files: One a sample.
-        mixed: What to do with images that differ. `error` refuses them. `resize` averages each over the
-            area of every new pixel, which changes the aspect where theirs differ; `crop` cuts out the
-            centre. With `resize` and `crop`, grey images among colour ones are repeated in three channels.
-        size: (height, width) of every image; by default what all have, or the smallest height and the
-            smallest width among them.
+        files: One per sample.
+        reading: Options of reading. For images that differ, mixed `resize` averages each over the area of
+            every new pixel, which changes the aspect where theirs differ, and `crop` cuts out the centre;
+            both repeat grey images among colour ones in three channels.
         resident: Whether to hold all in memory; None decides by their size.
 
     Returns:
@@ -65,12 +59,13 @@ def read_images(
     Raises:
         DataError: If a file cannot be read, or images differ that must not.
     """
-    check_choice("mixed", mixed, ("error", "resize", "crop"))
-    if size is not None:
-        if not isinstance(size, Sequence) or len(size) != 2:
-            raise ValueError(f"size must be (height, width) for images, got {size!r}")
-        check_integer("the height in size", size[0], at_least=1)
-        check_integer("the width in size", size[1], at_least=1)
+    for name in ("rate", "hop"):
+        if getattr(reading, name) is not None:
+            raise ValueError(f"{name} is for recordings and is not applicable to images: leave it out")
+    mixed, size = reading.mixed, reading.size
+    if mixed in ("pad", "windows"):
+        raise ValueError(f'mixed="{mixed}" is for recordings: use mixed="resize" or mixed="crop" for images')
+    size = (size, size) if isinstance(size, int) else size
     headers = scan_files(files, _read_header, "scanning images")
     if len({header.floating for header in headers}) > 1:
         kinds = list_kinds(["floating point" if header.floating else "integers" for header in headers], files)

@@ -1,6 +1,7 @@
 """How the known data sets are read, in each of the forms in which people have their files."""
 
 import csv
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from dcs.data._dataset import DataError, Split, to_labels
 from dcs.data._digits import read_usps_hdf5
 from dcs.data._idx import read_idx_images, read_idx_labels
 from dcs.data._images import IMAGE_SUFFIXES, read_images
-from dcs.data._recordings import read_recordings
+from dcs.data._reading import Reading
+from dcs.data._recordings import plan_recordings
 
 Files = Mapping[str, Path]
 
@@ -29,19 +31,12 @@ class Loaded(NamedTuple):
     rate: int | None = None
 
 
-class Options(NamedTuple):
-    """What a reader may be told."""
-
-    resident: bool | None = None
-    fold: int = 5
-
-
 @dataclass(frozen=True)
 class Layout:
     """The files of a data set in one of the forms in which people have it."""
 
     files: Mapping[str, tuple[str, ...]]  # what each is, and the names it may have
-    read: Callable[[Files, Options], Loaded]
+    read: Callable[[Files, Reading, bool | None], Loaded]
 
     def find(self, folder: Path) -> Files | None:
         """The files in a folder, if all of them are there."""
@@ -69,7 +64,7 @@ FASHION = (
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def read_digits_layout(_: Files, __: Options) -> Loaded:
+def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
     """The 8x8 digits in scikit-learn: the first 1,200 to train."""
     from sklearn.datasets import load_digits
 
@@ -97,7 +92,7 @@ def read_idx_layout(files: Files, classes: tuple[str, ...]) -> Loaded:
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_usps_hdf5_layout(files: Files, _: Options) -> Loaded:
+def read_usps_hdf5_layout(files: Files, _: Reading, __: bool | None) -> Loaded:
     splits = [
         Split(x, to_labels(y, 10, str(files["both"]))) for x, y in read_usps_hdf5(files["both"]).values()
     ]
@@ -122,7 +117,7 @@ def read_cifar_layout(files: Files, meta: str, classes_key: bytes, label_key: by
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_image_classes_layout(files: Files, options: Options) -> Loaded:
+def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
     """CIFAR-10 as train/CLASS/*.jpg and test/CLASS/*.jpg."""
     splits = []
     for split in ("train", "test"):
@@ -135,12 +130,12 @@ def read_image_classes_layout(files: Files, options: Options) -> Loaded:
                 f"{', '.join(CIFAR10)}"
             )
         names = [path.relative_to(files[split].parent).as_posix() for path in paths]
-        x = read_images(paths, size=(32, 32), resident=options.resident)
+        x = read_images(paths, Reading(size=(32, 32)), resident)
         splits.append(Split(x, torch.tensor([numbers[path.parent.name] for path in paths]), names=names))
     return Loaded(splits[0], splits[1], CIFAR10)
 
 
-def read_tiny_imagenet_layout(files: Files, options: Options) -> Loaded:
+def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
     """The official layout; the validation images are the test split, as in the paper."""
     ids = sorted(_text(files["ids"]).split())
     numbers = {wordnet: index for index, wordnet in enumerate(ids)}
@@ -162,7 +157,7 @@ def read_tiny_imagenet_layout(files: Files, options: Options) -> Loaded:
                 f"it and load it again"
             )
         # A few of its images are grey: as colours, their three channels are equal.
-        x = read_images(paths, mixed="crop", size=(64, 64), resident=options.resident)
+        x = read_images(paths, Reading(mixed="crop", size=(64, 64)), resident)
         names = [path.relative_to(folder).as_posix() for path in paths]
         splits.append(Split(x, torch.tensor([numbers[wordnet] for wordnet in wordnets]), names=names))
     return Loaded(splits[0], splits[1], tuple(titles.get(wordnet, wordnet) for wordnet in ids))
@@ -175,7 +170,7 @@ def _text(path: Path) -> str:
         raise DataError(f"{path} is damaged ({error}): delete it and load it again") from error
 
 
-def read_esc50_layout(files: Files, options: Options) -> Loaded:
+def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> Loaded:
     """Recordings of 5 s; one of the five official folds is the test split."""
     try:
         with files["table"].open(encoding="utf-8", newline="") as file:
@@ -188,13 +183,44 @@ def read_esc50_layout(files: Files, options: Options) -> Loaded:
         raise
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise DataError(f"{files['table']} is damaged ({error}): delete it and load it again") from error
-    test = folds == options.fold
+    rate = 0
+
+    def read(chosen: Tensor) -> Split:
+        nonlocal rate
+        places = chosen.nonzero().squeeze(1).tolist()
+        plan = plan_recordings([paths[place] for place in places], Reading())
+        rate = plan.rate
+        return Split(plan.read(resident), labels[chosen], names=[paths[place].name for place in places])
+
+    train, test = (read(chosen) for chosen in _fold(folds, reading, str(files["table"])))
+    return Loaded(train, test, tuple(names.get(label, str(label)) for label in range(50)), rate)
+
+
+def _fold(folds: Tensor, reading: Reading, where: str) -> tuple[Tensor, Tensor]:
+    """Return which samples are to train and which to test on."""
+    test = folds == (reading.fold or 5)
     if not test.any() or test.all():
         known = ", ".join(str(fold) for fold in folds.unique().tolist())
-        raise DataError(f"fold must be one of the folds of {files['table']} ({known}), got {options.fold}")
-    splits = []
-    for chosen in (~test, test):
-        places = chosen.nonzero().squeeze(1).tolist()
-        x, rate = read_recordings([paths[place] for place in places], resident=options.resident)
-        splits.append(Split(x, labels[chosen], names=[paths[place].name for place in places]))
-    return Loaded(splits[0], splits[1], tuple(names.get(label, str(label)) for label in range(50)), rate)
+        raise DataError(f"fold must be one of the folds of {where} ({known}), got {reading.fold or 5}")
+    return ~test, test
+
+
+TONES, TONES_RATE = 300, 8_000
+_PITCHES = 6
+
+
+def make_tones(_: Files, reading: Reading, __: bool | None) -> Loaded:
+    """Make half a second of tones of six pitches that fade away, in as much white noise, always the same."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(TONES) % _PITCHES
+    begin, phase, length = torch.rand(3, TONES, 1, generator=generator)
+    seconds = torch.arange(TONES_RATE // 2) / TONES_RATE - 0.25 * begin
+    pitch = 300 * 1.5 ** y[:, None]
+    fading = (-seconds / (0.05 + 0.2 * length)).clamp(max=0).exp() * (seconds > 0)
+    tones = fading * torch.sin(2 * math.pi * (pitch * seconds + phase))
+    tones = tones / tones.square().mean(1, keepdim=True).sqrt()
+    x = tones + torch.randn(tones.shape, generator=generator)
+    everything = Split(x, y, names=[f"tone {number}" for number in range(TONES)])
+    folds = torch.arange(TONES) // _PITCHES % 5 + 1
+    train, test = (everything.take(rows) for rows in _fold(folds, reading, "tones"))
+    return Loaded(train, test, tuple(f"{300 * 1.5**number:.0f} Hz" for number in range(_PITCHES)), TONES_RATE)

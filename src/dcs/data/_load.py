@@ -1,9 +1,7 @@
 """`load`: a known data set, or one's own data, by one call."""
 
-import difflib
 import os
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,23 +10,21 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from dcs._checks import check_bool, check_choice, check_integer, check_number
+from dcs._checks import check_bool, check_integer, check_number
 from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
-from dcs.data._catalogue import CATALOGUE
+from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
 from dcs.data._folders import read_folder
 from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
-from dcs.data._layouts import Options
-from dcs.data._locate import obtain
+from dcs.data._locate import Found, obtain
+from dcs.data._reading import NoiseSpec, Reading, suggest
 from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.noise import IsotropicNoise, add
-from dcs.noise.corruption import KINDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Size = int | tuple[int, int]
-Noise = tuple[str | IsotropicNoise, float]
+Noise = str | tuple[str | IsotropicNoise, float]
 
 
 def load(
@@ -40,9 +36,9 @@ def load(
     *,
     resident: bool | None = None,
     mixed: str = "error",
-    size: Size | None = None,
+    size: str | int | tuple[int, int] | None = None,
     label: str | int | bool | None = None,
-    fold: int = 5,
+    fold: int | None = None,
     rate: int | None = None,
     hop: int | None = None,
     skip_bad: bool = False,
@@ -50,36 +46,37 @@ def load(
     """Load a known data set, or data of one's own.
 
     Args:
-        name: A known data set (`dcs datasets list` shows them); or a .npy, .npz, .csv or .parquet file; or a
-            folder of images or recordings (one called like a known data set: ./mnist), or one recording; or
-            an array, a tensor, or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
-        root: Where root/NAME holds the files of a known data set; then nothing else is searched. By default
-            DCS_DATA, the user's cache, ./data and /usr/share/datasets are.
+        name: Name of a known data set (`dcs datasets list` shows them); path of a .npy, .npz, .csv or
+            .parquet file, of a folder of images or recordings (write ./mnist for one named like a known data
+            set), or of one recording; or an array, a tensor, or a `torch.utils.data.Dataset` of
+            samples or of tuples that begin with one.
+        root: Folder in which root/NAME holds the files of a known data set; no other folder is searched. By
+            default DCS_DATA, the user's cache, ./data and /usr/share/datasets are searched.
         download: Whether to download what is not on disk.
-        noise: What to add, once, to both splits, such as ("gaussian", 0.5): see `dcs.noise.add`. The data
-            without it stays in `clean`.
-        seed: Where the noise starts.
-        resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False);
-            None: in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is only held in
-            memory if asked for, since that would freeze what it draws at random.
+        noise: Noise to add, once, to both splits, e.g. ("gaussian", 0.5) or "gaussian:0.5", see
+            `dcs.noise.add`. The data without it is kept in `clean`.
+        seed: Random seed of the noise.
+        resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False). By
+            default it is held in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is
+            held in memory only if True, since that would freeze what it draws at random.
         mixed: What to do with files of different sizes: `error`, `resize` (images), `crop` (to the centre),
             or, for recordings, `pad` (with zeros, which are never learned from) or `windows` (of `size`).
-        size: The size to which: (height, width), or one number for both, or for the length of recordings; by
-            default the smallest found, or the largest to pad to.
-        label: The column of a table or DataFrame, or the array in an .npz, that holds the labels; False if
-            none does although one is named like it.
-        fold: The fold of ESC-50 to test on.
-        rate: In Hz, to which recordings are resampled; by default that which all have.
-        hop: From window to window of recordings, in samples; by default `size`.
-        skip_bad: Leave out files of a folder that cannot be used, with a warning that lists them.
+        size: Target size: (height, width), or one number for both, or the length of recordings in samples;
+            by default the smallest found, or the largest to pad to.
+        label: Label column of a table or DataFrame, by name or number, or array of an .npz; False if there is
+            none although a column is named like one.
+        fold: Test fold of data that comes in folds (esc50, tones); by default 5.
+        rate: Target sample rate of recordings in Hz; by default the one that all have.
+        hop: Hop between windows of recordings, in samples; by default `size`.
+        skip_bad: Whether to leave out files of a folder that cannot be used, with a warning that lists them.
 
     Returns:
-        The data set. Own data is all in `train`, and `test` is None, unless a folder has train and test in
-        it, or an .npz x_train and x_test.
+        The data set. Own data is all in `train`, and `test` is None, unless a folder contains train and test,
+        or an .npz x_train and x_test.
 
     Raises:
-        DataError: The data is damaged, or not what it should be.
-        DownloadError: It could not be downloaded.
+        DataError: The data is corrupted, or not what it should be.
+        DownloadError: The data could not be downloaded.
 
     Example:
         >>> load("digits", noise=("gaussian", 0.3))
@@ -87,57 +84,47 @@ def load(
         >>> load(np.zeros((5, 3)))
         Dataset('array', shape=(3,), train=5)
     """
-    check_integer("seed", seed, at_least=0)
-    check_integer("fold", fold, at_least=1)
-    check_bool("download", download)
-    check_bool("skip_bad", skip_bad)
-    check_bool("resident", resident, optional=True)
-    if noise is not None:
-        _check_noise(noise)
-    own = not (isinstance(name, str) and name in CATALOGUE)
-    given = {
-        "mixed": mixed != "error",
-        "size": size is not None,
-        "label": label is not None,
-        "root": root is not None,
-        "fold": fold != 5,
-        "rate": rate is not None,
-        "hop": hop is not None,
-        "skip_bad": skip_bad,
+    options: dict[str, Any] = {
+        "mixed": mixed,
+        "size": size,
+        "label": label,
+        "fold": fold,
+        "rate": rate,
+        "hop": hop,
     }
-    used = _options_of(name) if own else ("root", "fold") if name == "esc50" else ("root",)
-    for option, is_given in given.items():
-        if is_given and option not in used:
-            raise ValueError(f"{option} means nothing for {_describe(name)}: leave it out")
-    if own:
-        files = {"mixed": mixed, "size": size, "rate": rate, "hop": hop, "skip_bad": skip_bad}
-        data = _own(name, resident, label, files)
+    reading = Reading(**options, skip_bad=skip_bad)
+    check_integer("seed", seed, at_least=0)
+    check_bool("download", download)
+    check_bool("resident", resident, optional=True)
+    law = None if noise is None else _check_noise(noise)
+    known = isinstance(name, str) and name in CATALOGUE
+    used = ("root", "fold" if CATALOGUE[str(name)].folds else "") if known else _options_of(name)
+    for option in [*reading.given(), *(["root"] if root is not None else [])]:
+        if option not in used:
+            raise ValueError(f"{option} is not applicable to {_describe(name)}: leave it out")
+    if known:
+        data = _known(CATALOGUE[str(name)], obtain(CATALOGUE[str(name)], root, download), reading, resident)
     else:
-        data = _known(str(name), root, download, resident, fold)
-    return data if noise is None else _with_noise(data, noise, seed)
+        data = _own(name, reading, resident)
+    return data if law is None else _with_noise(data, *law, seed)
 
 
-def _known(
-    name: str, root: str | os.PathLike[str] | None, download: bool, resident: bool | None, fold: int
-) -> Dataset:
-    entry = CATALOGUE[name]
-    found = obtain(entry, root, download)
-    train, test, classes, rate = found.layout.read(found.files, Options(resident, fold))
+def _known(entry: Entry, found: Found, reading: Reading, resident: bool | None) -> Dataset:
+    train, test, classes, rate = found.layout.read(found.files, reading, resident)
     location = found.folder if found.files else None
     if (len(train), len(test)) != (entry.train, entry.test):
         warnings.warn(
             f"{location} holds {len(train)} + {len(test)} samples, but {entry.title} has {entry.train} + "
-            f"{entry.test}: it is not complete, or not what it is called",
+            f"{entry.test}: it is incomplete, or not what its name says",
             DataWarning,
             stacklevel=3,
         )
-    return Dataset(name, train, test, classes, entry.citation, entry.licence, location, rate)
+    return Dataset(entry.name, train, test, classes, entry.citation, entry.licence, location, rate)
 
 
-def _own(
-    source: object, resident: bool | None, label: str | int | bool | None, files: dict[str, Any]
-) -> Dataset:
-    if isinstance(source, TorchDataset):
+def _own(source: object, reading: Reading, resident: bool | None) -> Dataset:
+    label = reading.label
+    if isinstance(source, TorchDataset) and not isinstance(source, Samples):
         return from_torch(source, resident)
     if isinstance(source, Samples):
         return Dataset(type(source).__name__, Split(source))
@@ -150,30 +137,28 @@ def _own(
     if not isinstance(source, str | os.PathLike):
         return Dataset("array", Split(from_array(source, "x", resident)))
     path = _own_path(source)
-    if path.is_dir() or (path.is_file() and path.suffix.lower() in AUDIO_SUFFIXES):
-        return read_folder(path, resident=resident, **files)
+    suffix = path.suffix.lower()
+    if path.is_dir() or (path.is_file() and suffix in AUDIO_SUFFIXES):
+        return read_folder(path, reading, resident)
     if not path.exists():
-        near = difflib.get_close_matches(str(source).lower(), CATALOGUE, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CATALOGUE)}"
+        hint = suggest(str(source), CATALOGUE)
         raise FileNotFoundError(f"{str(source)!r} is neither a known data set nor a file or folder: {hint}")
-    readers: Mapping[str, Callable[[], Dataset]] = {
-        ".npy": lambda: Dataset(
-            str(path), Split(from_array(open_npy(path), str(path), resident, path)), location=path
-        ),
-        ".npz": lambda: _from_npz(path, resident, label),
-        ".csv": lambda: _from_table(str(path), read_csv(path, label), resident, path),
-        ".tsv": lambda: _from_table(str(path), read_csv(path, label), resident, path),
-        ".parquet": lambda: _from_table(str(path), read_parquet(path, label), resident, path),
-    }
-    if path.suffix.lower() not in readers:
-        remedy = "convert it, or load it yourself and pass the array"
-        if path.suffix.lower() in IMAGE_SUFFIXES:
-            remedy = "put it in a folder, and name that"
-        raise DataError(
-            f"{path} is of no kind that is read ({', '.join((*readers, *AUDIO_SUFFIXES))}, or a folder of "
-            f"images or recordings): {remedy}"
-        )
-    return readers[path.suffix.lower()]()
+    if suffix == ".npy":
+        return Dataset(str(path), Split(from_array(open_npy(path), str(path), resident, path)), location=path)
+    if suffix == ".npz":
+        return _from_npz(path, resident, label)
+    if suffix in _TABLES:
+        return _from_table(str(path), _TABLES[suffix](path, label), resident, path)
+    known = ", ".join((".npy", ".npz", *_TABLES, *AUDIO_SUFFIXES))
+    remedy = "convert it, or load it yourself and pass the array"
+    if suffix in IMAGE_SUFFIXES:
+        remedy = "put it in a folder, and name that"
+    raise DataError(
+        f"{path} is not of a kind that can be read ({known}, or a folder of images or recordings): {remedy}"
+    )
+
+
+_TABLES = {".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
 
 
 def _from_table(where: str, table: Table, resident: bool | None, location: Path | None = None) -> Dataset:
@@ -231,19 +216,16 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
     return Dataset(str(path), made["train"], made.get("test"), classes, location=path)
 
 
-def _check_noise(noise: Noise) -> None:
-    """Before anything is read or downloaded."""
-    if not isinstance(noise, tuple | list) or len(noise) != 2:
-        raise TypeError(f'noise must be a kind and its strength, such as ("gaussian", 0.5), got {noise!r}')
-    kind, sigma = noise
-    if not isinstance(kind, IsotropicNoise):
-        check_choice("the kind of noise", kind, KINDS)
-    check_number("the strength of noise", sigma, at_least=0)
+def _check_noise(noise: Noise) -> tuple[str | IsotropicNoise, float]:
+    """Check the noise before anything is read or downloaded."""
+    if isinstance(noise, tuple) and len(noise) == 2 and isinstance(noise[0], IsotropicNoise):
+        check_number("strength of noise", noise[1], at_least=0)
+        return noise[0], noise[1]
+    spec = NoiseSpec.of(noise)  # type: ignore[arg-type]
+    return spec.kind, spec.strength
 
 
-def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
-    kind, sigma = noise
-
+def _with_noise(data: Dataset, kind: str | IsotropicNoise, strength: float, seed: int) -> Dataset:
     def noisy(split: Split, number: int) -> Split:
         if not isinstance(split.x, Tensor):
             raise DataError(
@@ -251,20 +233,20 @@ def _with_noise(data: Dataset, noise: Noise, seed: int) -> Dataset:
                 f"resident=True if it fits, or add the noise to the files"
             )
         own_seed = int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
-        return replace(split, x=add(split.x, kind, sigma, own_seed), clean=split.x)
+        return replace(split, x=add(split.x, kind, strength, own_seed), clean=split.x)
 
     test = None if data.test is None else noisy(data.test, 1)
     return replace(data, train=noisy(data.train, 0), test=test)
 
 
 def _options_of(source: object) -> tuple[str, ...]:
-    """The options that mean something for data of one's own."""
+    """Return the options that apply to data of one's own."""
     if not isinstance(source, str | os.PathLike):
         return ("label",) if hasattr(source, "columns") and hasattr(source, "iloc") else ()
     path = _own_path(source)
     if path.is_dir() or path.suffix.lower() in AUDIO_SUFFIXES:
         return ("mixed", "size", "rate", "hop", "skip_bad")
-    return ("label",) if path.suffix.lower() in (".npz", ".csv", ".tsv", ".parquet") else ()
+    return ("label",) if path.suffix.lower() in (".npz", *_TABLES) else ()
 
 
 def _own_path(source: str | os.PathLike[str]) -> Path:

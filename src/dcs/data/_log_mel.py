@@ -11,8 +11,7 @@ from torch import Tensor
 
 from dcs._checks import check_choice, check_finite, check_integer, check_number, check_tensor
 from dcs._progress import progress
-from dcs.data._dataset import Dataset, Samples, Split, check_lengths, valid_entries
-from dcs.data._memory import is_resident
+from dcs.data._dataset import Dataset, Samples, Split, check_lengths, is_resident, valid_entries
 
 _PAPER_RATE, _PAPER_FRAME = 44_100, 1000
 _BANDS = (60, 40, 20, 10)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
+from dcs.data._reading import Reading
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
@@ -74,58 +74,28 @@ class Plan(NamedTuple):
         return torch.tensor([section.start for section in self.sections]) if self.windows else None
 
 
-def read_recordings(
-    files: Sequence[Path],
-    *,
-    mixed: str = "error",
-    size: int | None = None,
-    resident: bool | None = None,
-    rate: int | None = None,
-    hop: int | None = None,
-) -> tuple[Tensor | FileSamples, int]:
-    """Read sound recordings; those of several channels are averaged to one.
+def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
+    """Decide, by the headers, what to read of sound recordings; several channels are averaged to one.
 
-    Integers are scaled to [-1, 1); floating-point and lossy recordings are taken as they are, which may
-    lie a little beyond.
+    Integers are scaled to [-1, 1); floating-point and lossy recordings are not scaled and may lie a little
+    beyond.
 
     Args:
-        files: One a recording.
-        mixed: What to do with recordings of different lengths: `error` refuses them; `crop` cuts out the
-            centre; `pad` puts zeros after those that are shorter, and crops those that are longer; `windows`
-            cuts each into windows, the last of which ends where the recording does. `resize` is for images.
-        size: The length in samples, at `rate`; by default what all have, the shortest for `crop` and the
-            longest for `pad`. Windows need it.
-        resident: Whether to hold all in memory; None decides by their size.
-        rate: In Hz, to which all are resampled; by default that which all have.
-        hop: From window to window, in samples; by default `size`.
-
-    Returns:
-        The recordings, (n, t) in float32, and their sample rate in Hz.
+        files: One per recording.
+        reading: Options of reading. For different lengths, mixed `crop` cuts out the centre, `pad` appends
+            zeros to shorter recordings and crops longer ones, and `windows` cuts each into windows, the last
+            of which ends where the recording does.
 
     Raises:
         DataError: If a file cannot be read, or recordings differ that must not.
     """
-    plan = plan_recordings(files, mixed=mixed, size=size, rate=rate, hop=hop)
-    return plan.read(resident), plan.rate
-
-
-def plan_recordings(
-    files: Sequence[Path],
-    *,
-    mixed: str = "error",
-    size: int | None = None,
-    rate: int | None = None,
-    hop: int | None = None,
-) -> Plan:
-    """Decide, by the headers, what to read; see `read_recordings`."""
-    check_choice("mixed", mixed, ("error", "resize", "crop", "pad", "windows"))
+    mixed, size, rate, hop = reading.mixed, reading.size, reading.rate, reading.hop
+    if isinstance(size, tuple):
+        raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
     if mixed == "resize":
         raise ValueError('a recording cannot be resized without changing its pitch: use mixed="crop"')
-    for name, value in (("size", size), ("rate", rate), ("hop", hop)):
-        if value is not None:
-            check_integer(name, value, at_least=1)
     if hop is not None and mixed != "windows":
-        raise ValueError(f'hop is from window to window, and means nothing for mixed="{mixed}": leave it out')
+        raise ValueError(f'hop is not applicable to mixed="{mixed}", only to "windows": leave it out')
     if mixed == "windows" and size is None:
         raise ValueError('mixed="windows" needs size: how many samples a window has')
     headers = scan_files(files, _read_header, "scanning recordings")
@@ -135,7 +105,7 @@ def plan_recordings(
             f"recordings must be of one sample rate, but these are "
             f"{list_kinds([f'{rate} Hz' for rate in rates], files)}: resample them to one with rate= (--rate)"
         )
-    rate = rates[0] if rate is None else int(rate)
+    rate = rates[0] if rate is None else rate
     lengths = [_resampled(header, rate) for header in headers]
     length = _agree_on_length(files, lengths, mixed, size)
     sections = []

@@ -1,12 +1,11 @@
 """Sounds as Expt3 sees them: standardised log-mel spectrograms, in five folds, of ESC-50 or of made tones."""
 
-import math
 import os
 from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from dcs import data
 from dcs._checks import check_choice
@@ -14,8 +13,7 @@ from dcs.data import LogMel
 
 FOLDS = ("1", "2", "3", "4", "5")
 RATE = 44_100
-TONES_RATE, TONES, TONES_SAMPLES = 8_000, 300, 4_000  # of half a second each
-_PITCHES = 6
+TONES = data.CATALOGUE["tones"].train + data.CATALOGUE["tones"].test
 
 
 class Sounds(NamedTuple):
@@ -51,26 +49,15 @@ def load_sounds(
 
 
 def make_tones(fold: int = 5) -> tuple[data.Dataset, LogMel]:
-    """Tones of six pitches that fade away, in as much white noise, always the same: ESC-50's stand-in.
+    """Return spectrograms of the data set `tones`, which stands in for ESC-50.
 
     Args:
-        fold: The test split, of five.
+        fold: Test fold, of five.
     """
     check_choice("fold", str(fold), FOLDS)
-    generator = Generator().manual_seed(0)
-    y = torch.arange(TONES) % _PITCHES
-    begin, phase, length = torch.rand(3, TONES, 1, generator=generator)
-    seconds = torch.arange(TONES_SAMPLES) / TONES_RATE - 0.25 * begin
-    pitch = 300 * 1.5 ** y[:, None]
-    fading = (-seconds / (0.05 + 0.2 * length)).clamp(max=0).exp() * (seconds > 0)
-    tones = fading * torch.sin(2 * math.pi * (pitch * seconds + phase))
-    tones = tones / tones.square().mean(1, keepdim=True).sqrt()
-    waves = tones + torch.randn(tones.shape, generator=generator)
-    front_end = LogMel(TONES_RATE)
-    folds = torch.arange(TONES) // _PITCHES % len(FOLDS) + 1
-    classes = tuple(f"{300 * 1.5**number:.0f} Hz" for number in range(_PITCHES))
-    names = [f"tone {number}" for number in range(TONES)]
-    return _split("tones", Sounds(front_end.decibels(waves), y, folds, names, classes), fold, front_end)
+    tones = data.load("tones", fold=int(fold))
+    assert tones.rate is not None  # noqa: S101
+    return LogMel(tones.rate).apply(tones)
 
 
 def _split(name: str, sounds: Sounds, fold: int, front_end: LogMel) -> tuple[data.Dataset, LogMel]:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from dcs._progress import progress
-from dcs.data import Dataset, Samples, Split, load
-from dcs.data._recordings import warn_of_silence
+from dcs.data import Dataset, Samples, Split, load, warn_of_silence
 
 _ENTRIES = 2**22  # looked at, unless samples are so large that these would be few of them
 _FEW = 64

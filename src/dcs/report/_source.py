@@ -11,8 +11,7 @@ import typer
 from torch import Tensor
 
 from dcs.cli._data import Mixed, Reading, as_trained, load_data
-from dcs.data import Dataset, Samples, Split
-from dcs.data._labels import read_labels
+from dcs.data import Dataset, Samples, Split, read_labels
 from dcs.report._runs import Run
 from dcs.training import RunError
 from dcs.training.run import fingerprint
