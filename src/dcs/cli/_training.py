@@ -14,9 +14,9 @@ from dcs.data import Dataset, LogMel, Samples
 from dcs.data._recordings import check_shortest
 from dcs.objectives import ChosenViews
 from dcs.training import Run, Stopped, TrainingConfig, make_front_end, make_network, make_objective, train
+from dcs.training.distributed import is_main, leave
 from dcs.training.loggers import Logger, check_logger, make_logger
 from dcs.training.optimizer import batch_used, describe_rate
-from dcs.training.processes import is_main, leave
 from dcs.training.run import CONFIG, fingerprint
 
 _SECONDS_BETWEEN_LINES = 10.0

@@ -120,7 +120,7 @@ def fit(
     from dcs.objectives import SELF_SUPERVISED
     from dcs.training import read_config
     from dcs.training.config import enough_epochs, with_recipe
-    from dcs.training.processes import is_main
+    from dcs.training.distributed import is_main
 
     if resume and overwrite:
         raise ValueError("--resume goes on with a run and --overwrite removes it: give one of them")

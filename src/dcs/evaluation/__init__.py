@@ -9,6 +9,16 @@ from dcs.evaluation._denoising import denoising
 from dcs.evaluation._features import features_of
 from dcs.evaluation._knn import knn
 from dcs.evaluation._linear import linear
+from dcs.evaluation._monitor import KNNMonitor
 from dcs.evaluation._result import Result
 
-__all__ = ["Result", "cluster_accuracy", "clustering", "denoising", "features_of", "knn", "linear"]
+__all__ = [
+    "KNNMonitor",
+    "Result",
+    "cluster_accuracy",
+    "clustering",
+    "denoising",
+    "features_of",
+    "knn",
+    "linear",
+]

@@ -49,6 +49,7 @@ class Objective(nn.Module):
 
     __call__: Callable[..., Tensor]
     full_batches = False  # whether an epoch's last batch, if it is smaller, is better left out
+    predicts = True  # whether model(x) is trained to predict x
 
     def forward(
         self,
@@ -100,6 +101,17 @@ class Objective(nn.Module):
         """Set up what depends on the model or the data; the training loop does so before its optimiser."""
         for part in self._without_sigma():
             part.estimate(x, valid)
+
+    def statistics(
+        self,
+        model: Model,  # noqa: ARG002
+        x: Tensor,  # noqa: ARG002
+        generator: Generator | None = None,  # noqa: ARG002
+        pair: Tensor | None = None,  # noqa: ARG002
+        valid: Tensor | None = None,  # noqa: ARG002
+    ) -> dict[str, float]:
+        """Return further numbers about a batch by name, such as the estimated SNR, for the metrics."""
+        return {}
 
     def _without_sigma(self) -> list[HoldsSigma]:
         return [part for part in self.modules() if isinstance(part, HoldsSigma) and not part.is_known]

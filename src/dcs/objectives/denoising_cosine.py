@@ -116,6 +116,26 @@ class DenoisingCosine(MaskedObjective):
         floors = self.variant != "paper" and self.weighting["eta"] is None
         return snr, k, (k <= self.weighting["floor"]) & floors
 
+    @torch.no_grad()
+    def statistics(
+        self,
+        model: Model,  # noqa: ARG002
+        x: Tensor,
+        generator: torch.Generator | None = None,
+        pair: Tensor | None = None,
+        valid: Tensor | None = None,
+    ) -> dict[str, float]:
+        """Return mean and deviation of ĉ and k over a batch, and the share of samples at the floor."""
+        snr, k, floored = self.weights(x, generator, pair, valid)
+        finite = snr[snr.isfinite()]
+        return {
+            "snr": float(finite.mean()) if len(finite) else float("inf"),
+            "snr_deviation": float(finite.std()) if len(finite) > 1 else 0.0,
+            "k": float(k.mean()),
+            "k_deviation": float(k.std()) if len(k) > 1 else 0.0,
+            "floored": float(floored.float().mean()),
+        }
+
     def extra_repr(self) -> str:
         """Show the masker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting

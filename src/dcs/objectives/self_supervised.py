@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from dcs._checks import check_bool, check_choice, check_integer, check_number
 from dcs.augmentation import Augment, Views
@@ -47,6 +47,7 @@ class SelfSupervised(Objective):
     """
 
     full_batches = True  # statistics of a small batch, or of one image, would be of no use
+    predicts = False
     last_norm = False  # whether projections are normalised over the batch
 
     def __init__(
@@ -115,6 +116,22 @@ class SelfSupervised(Objective):
         assert self.projector is not None  # noqa: S101  (callers have prepared)
         projections: Tensor = self.projector(encode(model, self.inputs(x)))
         return projections
+
+    @torch.no_grad()
+    def statistics(
+        self,
+        model: Model,
+        x: Tensor,
+        generator: Generator | None = None,
+        pair: Tensor | None = None,
+        valid: Tensor | None = None,  # noqa: ARG002
+    ) -> dict[str, float]:
+        """Return the spread of projections, which must not collapse, and the regulariser's statistics."""
+        found = {"projection_spread": direction_spread(self.project(model, x))} if len(x) > 1 else {}
+        if self.regulariser is not None:
+            second = None if pair is None else self.compared(pair)
+            found |= self.regulariser.statistics(model, self.compared(x), generator, second)
+        return found
 
     def wanted_samples(self) -> int:
         """How many samples `prepare` wants to see."""
@@ -272,6 +289,19 @@ def encode(model: Any, x: Tensor) -> Tensor:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise ValueError(f"model.encode(x) must be a tensor ({len(x)}, k), got {got}: reshape it")
     return features.flatten(1)
+
+
+def direction_spread(features: Tensor) -> float:
+    """Measure how far the directions of features differ between samples, relative to random directions.
+
+    The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point
+    everywhere, 0 if all point alike, nan if there is one feature only.
+    """
+    features = features.flatten(1).float()
+    if features.shape[1] < 2:
+        return float("nan")
+    directions = nn.functional.normalize(features, dim=1)
+    return float(directions.std(0).mean() * directions.shape[1] ** 0.5)
 
 
 def unwrapped(model: Any) -> Any:

@@ -1,15 +1,13 @@
 """Training: one loop for every objective, with checkpoints, meters and run directories."""
 
-from dcs.training.checkpoint import CheckpointWarning
+from dcs.training.checkpoint import CheckpointWarning, RunError
 from dcs.training.config import TrainingConfig, make_front_end, make_network, make_objective, read_config
 from dcs.training.loop import train
 from dcs.training.meters import TrainingWarning
-from dcs.training.monitor import KNNMonitor
-from dcs.training.run import Run, RunError, Stopped
+from dcs.training.run import Run, Stopped
 
 __all__ = [
     "CheckpointWarning",
-    "KNNMonitor",
     "Run",
     "RunError",
     "Stopped",

@@ -24,7 +24,7 @@ import dcs
 from dcs.data import Samples
 from dcs.objectives import Objective, SelfSupervised
 from dcs.training import checkpoint
-from dcs.training.checkpoint import write_atomically
+from dcs.training.checkpoint import RunError, write_atomically
 from dcs.training.config import differences, read_config
 
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
@@ -44,10 +44,6 @@ class Stopped(Exception):  # noqa: N818  (it is not an error)
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-class RunError(ValueError):
-    """The run cannot begin or go on as asked; the message says what to do."""
 
 
 class Run:
