@@ -30,13 +30,13 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import DenoisingEncoder, evaluation, models
 from dcs import functional as F
+from dcs.cli import keep_freed_memory
 from dcs.data import Batches, LogMel
 from dcs.data._idx import read_idx_images
 from dcs.evaluation._heads import Linear, fit_lbfgs
 from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train
-from dcs.training.loop import _keep_freed_memory as keep_freed_memory
 from self_supervised import augmentation, self_supervised
 from timing import Ratio, at_most, faster, side_by_side, timed
 
@@ -342,7 +342,7 @@ def spectrograms() -> Iterable[Ratio]:
 
 def sound_steps() -> Iterable[Ratio]:
     """What masking and the loss take of a training step of Expt3's transformer."""
-    keep_freed_memory()  # as the training loop does
+    keep_freed_memory()  # as the command does
     x = torch.randn(64, 440, 60, generator=torch.Generator().manual_seed(0))
     objective = DenoisingCosine(AmplitudeNeighbors(axis=-2))
     network = models.build("vit", (440, 60), 192)

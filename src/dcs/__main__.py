@@ -1,4 +1,4 @@
-"""`python -m dcs`: the command, as `torchrun -m dcs fit ...` and `accelerate launch -m dcs` call it."""
+"""`python -m dcs`: the command, as `torchrun -m dcs fit ...` runs it."""
 
 from dcs.cli import main
 

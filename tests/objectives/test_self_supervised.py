@@ -11,10 +11,11 @@ from torch import nn
 
 from dcs import models, objectives
 from dcs.augmentation import Views
+from dcs.evaluation import KNNMonitor
 from dcs.masking import BlindSpot
 from dcs.noise import GaussianSplit
 from dcs.objectives import BYOL, ChosenViews, DenoisingCosine, Noise2Void, SimCLR, SimSiam
-from dcs.training import KNNMonitor, read_config, train
+from dcs.training import read_config, train
 from tests.helpers import seeded
 
 SHAPE = (3, 8, 8)

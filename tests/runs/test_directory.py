@@ -32,7 +32,7 @@ from dcs.training import (
 
 # Children are forked from a process that has imported what is slow to import.
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["accelerate", "dcs.training", "torch._dynamo"])
+CHILDREN.set_forkserver_preload(["dcs.training", "torch._dynamo"])
 STEPS, EPOCHS = 5, 6  # an epoch; in all
 SETTINGS = {
     "network_options": {"hidden": (16,)},

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from dcs.training.batchnorm import SyncBatchNorm, synchronise
 from torch import nn
 
 from dcs import models, objectives
 from dcs.augmentation import Views
 from dcs.training import loop, processes, read_config, train
-from dcs.training.batchnorm import SyncBatchNorm, synchronise
 from tests.training.test_processes import both
 
 SHAPE = (3, 8, 8)

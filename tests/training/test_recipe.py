@@ -12,9 +12,9 @@ from torch import nn
 import dcs
 from dcs import models, objectives
 from dcs.augmentation import Views
-from dcs.training import KNNMonitor, Run, TrainingWarning, make_objective, read_config, train
-from dcs.training.loop import _engine, _Trainer
-from dcs.training.meters import concerns, projection_spread
+from dcs.evaluation import KNNMonitor
+from dcs.training import Run, TrainingWarning, make_objective, read_config, train
+from dcs.training.meters import concerns
 from dcs.training.run import Stopped
 
 SHAPE = (3, 8, 8)
@@ -72,20 +72,35 @@ def test_the_scaled_rate_is_said(caplog):
     assert adam[0]["learning_rate"] == 1e-3  # as it was given
 
 
+class Rates:
+    """A recorder of the learning rate and size of each group of parameters."""
+
+    def __init__(self):
+        self.rates = []
+
+    def restore(self):
+        return None
+
+    def after_step(self, state):
+        groups = state()["optimizer"]["param_groups"]
+        self.rates.append([(group["lr"], len(group["params"])) for group in groups])
+        return False
+
+    def after_epoch(self, metrics):
+        pass
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 def test_the_predictor_can_be_left_out_of_the_schedule(fixed):
     config = read_config({**SGD, "schedule": "cosine", "fixed_predictor_rate": fixed})
     objective = made()
-    with _engine(config) as accelerator:
-        trainer = _Trainer(network(), objective, images(), config, None, None, accelerator, None)
-        trainer.at = trainer.at._replace(epoch=2)
-        trainer.step(images(8), torch.arange(8))
-    rates = {}
-    for group in trainer.optimizer.param_groups:
-        rates |= {id(parameter): group["lr"] for parameter in group["params"]}
-    peak = 0.1 * 8 / 256
-    assert all((rates[id(p)] == peak) == fixed for p in objective.predictor.parameters())
-    assert all(rates[id(p)] == pytest.approx(peak / 4) for p in objective.projector.parameters())
+    recorder, model, peak = Rates(), network(), 0.1 * 8 / 256
+    train(model, objective, images(), config, recorder=recorder)
+    rates = recorder.rates[2 * 5]  # in the first step of the third epoch
+    assert [rate for rate, _ in rates] == pytest.approx([peak / 4, peak] if fixed else [peak / 4])
+    own = len(list(objective.predictor.parameters()))
+    whole = len(list(model.parameters())) + len(list(objective.parameters()))
+    assert [count for _, count in rates] == ([whole - own, own] if fixed else [whole])
 
 
 def test_a_predictor_that_is_not_there_cannot_be_fixed():
@@ -153,16 +168,16 @@ def test_features_are_watched_as_the_network_sees_them():
 def test_the_collapse_meter_knows_a_collapse():
     objective, model = made("simsiam", features=8), network().eval()
     objective.eval()
-    healthy = projection_spread(objective, model, images())["projection_spread"]
+    healthy = objective.statistics(model, images())["projection_spread"]
     z = objective.project(model, images()).detach()
     expected = torch.stack([row / row.norm() for row in z]).std(0).mean() * math.sqrt(6)
     assert healthy == pytest.approx(float(expected), rel=1e-5)
     nn.init.zeros_(objective.projector[3].weight)
     objective.projector.append(nn.Linear(6, 6))
-    collapsed = projection_spread(objective, model, images())
+    collapsed = objective.statistics(model, images())
     assert collapsed["projection_spread"] < 1e-3
     assert "projections have collapsed" in concerns(1.0, collapsed)[0]
-    assert projection_spread(objectives.MSE(), model, images()) == {}
+    assert objectives.MSE().statistics(model, images()) == {}
 
 
 def test_weights_of_the_regulariser_are_in_the_metrics():
@@ -299,7 +314,7 @@ def test_a_collapse_is_warned_of():
 
 @pytest.mark.parametrize("given", [{}, {"optimizer": "adam"}, {"learning_rate": 0.1, "validation": 0.2}])
 def test_the_estimator_and_the_command_train_alike(tmp_path, given):
-    from test_cli_fit import inside
+    from tests.helpers import inside
 
     np.save(tmp_path / "x.npy", images().numpy())
     narrow = {"projector": [16, 16], "predictor": 8}

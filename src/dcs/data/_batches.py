@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,22 +19,26 @@ class Batch(NamedTuple):
 
     x: Tensor
     rows: Tensor  # on the CPU
+    joint_size: int  # of the batch over all ranks, of which these are a slice
 
 
 class Batches:
-    """The batches of some samples, epoch by epoch.
+    """Iterate over samples in batches, epoch by epoch.
 
-    A tensor is moved to the device once, and batches are gathered there by index: no copies from sample to
-    sample, no worker processes. `Samples` are read by a DataLoader, ahead of time if it has workers.
+    A tensor is moved to the device once, and batches are gathered there by index, without worker processes.
+    `Samples` are read by a DataLoader, ahead of time if it has workers.
 
     Args:
         x: (n, ...), a tensor or `Samples`, such as the `x` of a `Split`.
-        batch_size: Samples a batch; the last one of an epoch may have fewer.
-        device: Where batches are wanted.
-        drop_last: Leave out a last batch that is not full, unless it is the only one.
-        workers: Processes that read `Samples` ahead; 0 reads when a batch is asked for. None: as many as the
-            machine has processors, at most 4; 0 for a data set of torch's, which may not bear being forked.
-        rows: Which samples to use, (m,), if not all.
+        batch_size: Samples per batch, over all ranks; the last batch of an epoch may have fewer.
+        device: Device of the batches.
+        drop_last: Whether to leave out a last batch that is not full, unless it is the only one.
+        workers: Processes that read `Samples` ahead; 0 reads when a batch is requested. None: as many as the
+            machine has processors, at most 4; 0 for a torch data set, which may not be safe to fork.
+        rows: Indices of the samples to use, (m,), if not all.
+        rank: Number of this process, which gets its slice of each batch and reads nothing else.
+        world_size: Number of processes. Slices differ by one sample at most; a last batch with fewer samples
+            than processes is left out.
 
     Example:
         >>> batches = Batches(torch.arange(5.0)[:, None], 2)
@@ -52,8 +57,12 @@ class Batches:
         drop_last: bool = False,
         workers: int | None = None,
         rows: Tensor | None = None,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         check_integer("batch_size", batch_size, at_least=1)
+        check_integer("world_size", world_size, at_least=1)
+        check_integer("rank", rank, at_least=0, at_most=world_size - 1)
         if workers is not None:
             check_integer("workers", workers, at_least=0)
         if not isinstance(x, Tensor | Samples):
@@ -72,39 +81,51 @@ class Batches:
         if not len(self.rows):
             raise ValueError("rows is empty: at least one sample is needed")
         self.batch_size = min(batch_size, len(self.rows))
+        if self.batch_size < world_size:
+            raise ValueError(
+                f"a batch of {self.batch_size} samples is too small for {world_size} processes: use a larger "
+                f"batch_size, more samples, or fewer processes"
+            )
+        self.rank, self.world_size = rank, world_size
         self.drop_last = drop_last
         self.workers = workers
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """Batches per epoch."""
         full, rest = divmod(len(self.rows), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        return full + (rest >= self.world_size and not self.drop_last)
 
     def epoch(self, generator: Generator | None = None, *, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of one epoch.
 
         Args:
-            generator: Draws the order, and a seed for workers; None keeps the order of the data.
-            start: How many batches to leave out, as when a run is resumed; the others are the same.
+            generator: Generator of the order and of a seed for workers; None keeps the order of the data.
+            start: Number of batches to skip, as when a run is resumed; the others are the same.
         """
         check_generator(generator, torch.device("cpu"))
         check_integer("start", start, at_least=0, at_most=len(self))
         return self._epoch(generator, start)
 
     def _epoch(self, generator: Generator | None, start: int) -> Iterator[Batch]:
+        batches: Iterator[Tensor]
         n = len(self.rows)
         order = self.rows if generator is None else self.rows[torch.randperm(n, generator=generator)]
         # Drawn in any case, so that what follows does not depend on where the data is.
         seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
-        index = order.split(self.batch_size)[start : len(self)]
+        index = self._slices(order, start)
         if isinstance(self.x, Samples):
-            yield from self._streamed(self.x, index, seed)
+            batches = self._streamed(self.x, index, seed)
         else:
-            there = order.to(self.device).split(self.batch_size)[start : len(self)]
-            for rows, rows_there in zip(index, there, strict=True):
-                yield Batch(self.x.index_select(0, rows_there), rows)
+            batches = map(partial(self.x.index_select, 0), self._slices(order.to(self.device), start))
+        for number, (rows, x) in enumerate(zip(index, batches, strict=True), start):
+            yield Batch(x, rows, min(self.batch_size, n - number * self.batch_size))
 
-    def _streamed(self, samples: Samples, index: tuple[Tensor, ...], seed: int) -> Iterator[Batch]:
+    def _slices(self, order: Tensor, start: int) -> list[Tensor]:
+        """The rows of this rank in each batch."""
+        batches = order.split(self.batch_size)[start : len(self)]
+        return [rows.tensor_split(self.world_size)[self.rank] for rows in batches]
+
+    def _streamed(self, samples: Samples, index: list[Tensor], seed: int) -> Iterator[Tensor]:
         workers = samples.default_workers() if self.workers is None else self.workers
         loader: DataLoader[Any] = DataLoader(
             _Reader(samples),
@@ -115,10 +136,10 @@ class Batches:
             worker_init_fn=_leave_signals_to_the_parent,
             generator=torch.Generator().manual_seed(seed),
         )
-        for rows, x in zip(index, loader, strict=True):
+        for x in loader:
             if isinstance(x, Exception):
                 raise x
-            yield Batch(x.to(self.device, non_blocking=True), rows)
+            yield x.to(self.device, non_blocking=True)
 
 
 class _Reader(TorchDataset[Tensor]):

@@ -9,11 +9,13 @@ from dcs.evaluation._denoising import denoising
 from dcs.evaluation._features import features_of
 from dcs.evaluation._knn import knn
 from dcs.evaluation._linear import linear
+from dcs.evaluation._monitor import KNNMonitor
 from dcs.evaluation._protocols import PROTOCOLS, Material, score
 from dcs.evaluation._result import Result
 
 __all__ = [
     "PROTOCOLS",
+    "KNNMonitor",
     "Material",
     "Result",
     "cluster_accuracy",

@@ -90,7 +90,7 @@ def run(trial: Trial, out: Path, root: str | None, threads: int | None) -> Outco
         network.to(device_named(config.device))
     else:
         watched = [subset(split, _WATCHED) for split in part]
-        options["monitor"] = training.KNNMonitor(*watched, every=_WATCHED_EVERY, inputs=objective.inputs)
+        options["monitor"] = evaluation.KNNMonitor(*watched, every=_WATCHED_EVERY, inputs=objective.inputs)
         settings, metrics = train_once(trial, network, objective, x, config, out, root, **options)
     seen = Seen(network, objective)
     train, test = ((evaluation.features_of(seen, split.x), split.y) for split in part)
@@ -134,7 +134,7 @@ class Supervised(objectives.Objective):
         seed: Of the classifier's weights.
     """
 
-    full_batches = True
+    full_batches, predicts = True, False
 
     def __init__(self, views: augmentation.Views, features: int, y: Tensor, seed: int) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objec
 from dcs.objectives.baselines import MSE, SURE, Cosine, DenoisingAutoencoder, Noise2Noise, Noise2Void
 from dcs.objectives.denoising_cosine import DenoisingCosine
 from dcs.objectives.oracle import CosineOracle, DenoisingCosineOracle
-from dcs.objectives.self_supervised import SelfSupervised, encode, spread
+from dcs.objectives.self_supervised import SelfSupervised, direction_spread, encode
 from dcs.objectives.siamese import BYOL, SimCLR, SimSiam
 from dcs.objectives.views import AutomaticViews
 
@@ -150,9 +150,10 @@ __all__ = [
     "SimCLR",
     "SimSiam",
     "check_options",
+    "direction_spread",
     "encode",
     "get",
     "names",
     "parse",
-    "spread",
+
 ]

@@ -205,7 +205,7 @@ class SelfSupervised(Objective):
         valid: Tensor | None = None,  # noqa: ARG002
     ) -> dict[str, float]:
         """Return the spread of projections, whose collapse must be avoided, and the regulariser's statistics."""
-        found = {} if len(x) < 2 else {"projection_spread": spread(self.project(model, x))}
+        found = {} if len(x) < 2 else {"projection_spread": direction_spread(self.project(model, x))}
         if self.regulariser is not None:
             second = None if pair is None else self.compared(pair)
             found |= self.regulariser.statistics(model, self.compared(x), generator, second)
@@ -298,7 +298,7 @@ def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = Fa
     return nn.Sequential(*layers)
 
 
-def spread(features: Tensor) -> float:
+def direction_spread(features: Tensor) -> float:
     """Measure how far the directions of features differ between samples, relative to random directions.
 
     The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point

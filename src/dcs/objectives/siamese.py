@@ -2,8 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -181,12 +180,8 @@ class BYOL(SelfSupervised):
         if torch.is_grad_enabled():
             self._follow(unwrapped(model))
         p1, p2 = (self.predictor(self.projector(each)) for each in features)
-        # Several processes share the work of the target as they do that of the model.
-        look: Callable[[Tensor], Tensor] = partial(encode, self.target)
-        if hasattr(model, "share"):
-            look = partial(model.share, look)
         with torch.no_grad():
-            z1, z2 = (self.target_projector(look(view)) for view in views)
+            z1, z2 = (self.target_projector(encode(self.target, view)) for view in views)
         return 4 + 2 * F.cosine_loss(z2, p1) + 2 * F.cosine_loss(z1, p2)
 
     @torch.no_grad()

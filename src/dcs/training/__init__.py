@@ -13,7 +13,7 @@ from dcs.training.config import (
 )
 from dcs.training.loop import Metrics, Monitor, train
 from dcs.training.meters import TrainingWarning
-from dcs.training.processes import is_main, leave
+from dcs.training.distributed import is_main, leave
 
 __all__ = [
     "CUSTOM",

@@ -17,6 +17,10 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be used, or not be continued exactly."""
 
 
+class RunError(ValueError):
+    """The run cannot start or continue as requested; the message names the remedy."""
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that it is either the old or the new one at every moment, also if the power fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -1,4 +1,4 @@
-"""Where metrics go beside metrics.jsonl, for those who have such a thing: TensorBoard, Weights & Biases."""
+"""Loggers of metrics beside metrics.jsonl: TensorBoard, Weights & Biases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,24 +6,23 @@ from typing import Any, Protocol
 
 from dcs._checks import check_choice
 from dcs._optional import require
-
-Metrics = dict[str, float]
+from dcs.training.meters import Metrics
 
 
 class Logger(Protocol):
-    """Takes the metrics of each epoch."""
+    """Receive the metrics of each epoch."""
 
     def log(self, metrics: Metrics) -> None:
-        """Take down the metrics of an epoch."""
+        """Log the metrics of an epoch."""
         ...
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Write what is still buffered."""
         ...
 
 
 class TensorBoard:
-    """Writes event files into the run directory: `tensorboard --logdir RUN`."""
+    """Write event files into the run directory: `tensorboard --logdir RUN`."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -43,7 +42,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Logs to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names."""
+    """Log to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         import wandb

@@ -1,9 +1,17 @@
-"""What is measured beside the loss, on a fixed batch at the end of each epoch."""
+"""Measurements at the end of each epoch, and warnings that follow from them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from dcs.objectives import DenoisingCosine, Objective, SelfSupervised
+from dcs.objectives import Objective
+from dcs.objectives.self_supervised import direction_spread
+from dcs.training.stopping import Weights, copied
+
+Metrics = dict[str, float]
+Monitor = Callable[[nn.Module, int], Metrics]
 
 COLLAPSED = 0.02  # a healthy U-Net, whose features are means of maps, has 0.04
 MOSTLY_FLOORED = 0.5
@@ -11,65 +19,41 @@ FEW_STEPS = 1000
 
 
 class TrainingWarning(UserWarning):
-    """Training goes on, but its result will hardly be of use; the message says what to try."""
+    """The result of a training will hardly be of use; the message names a remedy."""
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module, average: Weights | None, objective: Objective) -> Iterator[None]:
+    """Put model and objective into evaluation mode, with averaged weights if those are kept."""
+    modes = [(module, module.training) for part in (model, objective) for module in part.modules()]
+    own = copied(model.state_dict()) if average is not None else None
+    try:
+        if average is not None:
+            model.load_state_dict(average)
+        model.eval()
+        objective.eval()
+        yield
+    finally:
+        if own is not None:
+            model.load_state_dict(own)
+        for module, training in modes:
+            module.training = training
 
 
 @torch.no_grad()
 def feature_spread(model: nn.Module, x: Tensor) -> float:
-    """How far normalised features differ between samples, relative to directions drawn at random.
+    """Measure how far the directions of features differ; nan for a model without `encode`.
 
-    The deviation of z/‖z‖ over the samples, averaged over its d entries, times √d: 1 if the features point
-    everywhere, 0 if all point alike. nan for a model without `encode` or with one feature.
+    See `dcs.objectives.self_supervised.direction_spread`.
     """
     encode = getattr(model, "encode", None)
     if encode is None or len(x) < 2:
         return float("nan")
-    return _spread(encode(x))
-
-
-@torch.no_grad()
-def projection_spread(objective: Objective, model: nn.Module, x: Tensor) -> dict[str, float]:
-    """The same of a self-supervised objective's projections, whose collapse is what it must avoid."""
-    if not isinstance(objective, SelfSupervised) or len(x) < 2:
-        return {}
-    return {"projection_spread": _spread(objective.project(model, x))}
-
-
-def _spread(features: Tensor) -> float:
-    features = features.flatten(1).float()
-    if features.shape[1] < 2:
-        return float("nan")
-    directions = nn.functional.normalize(features, dim=1)
-    return float(directions.std(0).mean() * directions.shape[1] ** 0.5)
-
-
-@torch.no_grad()
-def weight_statistics(
-    objective: Objective,
-    x: Tensor,
-    generator: Generator,
-    pair: Tensor | None = None,
-    valid: Tensor | None = None,
-) -> dict[str, float]:
-    """Mean and deviation of ĉ and k over a batch, and the share of samples at the floor; of dCS alone."""
-    if isinstance(objective, SelfSupervised) and objective.regulariser is not None:
-        second = None if pair is None else objective.compared(pair)
-        return weight_statistics(objective.regulariser, objective.compared(x), generator, second)
-    if not isinstance(objective, DenoisingCosine):
-        return {}
-    snr, k, floored = objective.weights(x, generator, pair, valid)
-    finite = snr[snr.isfinite()]
-    spread = {
-        "snr": float(finite.mean()) if len(finite) else float("inf"),
-        "snr_deviation": float(finite.std()) if len(finite) > 1 else 0.0,
-        "k": float(k.mean()),
-        "k_deviation": float(k.std()) if len(k) > 1 else 0.0,
-    }
-    return {**spread, "floored": float(floored.float().mean())}
+    return direction_spread(encode(x))
 
 
 def still_falling(steps: int) -> list[str]:
-    """What a user should know of a training that ended while it was still getting better."""
+    """Return a warning about a short training that ended while its loss was still falling."""
     if steps >= FEW_STEPS:
         return []
     return [
@@ -79,7 +63,7 @@ def still_falling(steps: int) -> list[str]:
 
 
 def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
-    """What a user should know of, with what to try."""
+    """Return warnings about collapsed features and floored weights, each with a remedy."""
     found = []
     if spread < COLLAPSED:
         found.append(

@@ -1,6 +1,7 @@
-"""The optimiser of a training, and the learning rate that it starts from."""
+"""The optimiser of a training and its learning rate."""
 
 import logging
+import math
 from collections.abc import Iterable
 
 import torch
@@ -14,24 +15,35 @@ BASE_BATCH = 256  # for which SGD's learning rate is given
 
 
 def held_out_samples(config: TrainingConfig, samples: int) -> int:
-    """How many of all samples are held out."""
+    """Return the number of held-out samples."""
     return min(round(config.validation * samples), samples - 1)
 
 
 def batch_used(config: TrainingConfig, samples: int) -> int:
-    """Samples a step: those of a batch, or all that are not held out, if they are fewer."""
+    """Return the samples per step: a batch, or all that are not held out if they are fewer."""
     return min(config.batch_size, samples - held_out_samples(config, samples))
 
 
 def peak_rate(config: TrainingConfig) -> float:
-    """The learning rate before the schedule: of SGD it grows with the batch, as in SimSiam's recipe."""
+    """Return the learning rate before the schedule; for SGD it grows with the batch, as SimSiam has it."""
     if config.optimizer == "adam":
         return config.learning_rate
     return config.learning_rate * config.batch_size / BASE_BATCH
 
 
+def scheduled_rate(config: TrainingConfig, done: float, steps_per_epoch: int) -> float:
+    """Return the learning rate of a step, after `done` epochs: a linear warm-up, then the schedule."""
+    factor = 1.0
+    if done < config.warmup_epochs:
+        factor = min(1.0, (done + 1 / steps_per_epoch) / config.warmup_epochs)
+    elif config.schedule == "cosine":
+        rest = config.max_epochs - config.warmup_epochs
+        factor = 0.5 * (1 + math.cos(math.pi * (done - config.warmup_epochs) / max(rest, 1e-9)))
+    return peak_rate(config) * factor
+
+
 def describe_rate(config: TrainingConfig) -> str:
-    """SGD's learning rate, and how it came about."""
+    """Describe the learning rate of SGD and how it was computed."""
     made_of = f"{config.learning_rate:g} x batch {config.batch_size} / {BASE_BATCH}"
     return f"learning rate {peak_rate(config):g} = {made_of}"
 
@@ -39,7 +51,7 @@ def describe_rate(config: TrainingConfig) -> str:
 def make_optimizer(model: nn.Module, objective: Objective, config: TrainingConfig) -> torch.optim.Optimizer:
     """Make the optimiser of a model's and an objective's parameters.
 
-    With `fixed_predictor_rate`, the predictor's are in a group that is marked `fixed`.
+    With `fixed_predictor_rate`, those of the predictor form a group that is marked `fixed`.
     """
     parameters = [*model.parameters(), *objective.parameters()]
     groups = [{"params": parameters}]

@@ -1,10 +1,10 @@
-"""Which weights of a training are kept, and when it stops."""
+"""Early stopping, and averages of weights."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Weights = dict[str, Tensor]
 
@@ -13,15 +13,14 @@ _STANDARD_ERRORS = 2.0  # that are clear
 
 
 class Stopping:
-    """Keeps the latest weights that are not clearly worse than the best; stops if all have been for long.
+    """Keep the latest weights that are not clearly worse than the best; stop if all are for long.
 
-    The lowest held-out loss is a matter of luck while the loss hardly moves, as it does on very noisy data:
-    the plateau before features form has it about as often as the features themselves. So later weights are
-    preferred until their losses, part by part of the held-out samples, lie above those of the best epoch by
-    more than two standard errors of the difference.
+    Which epoch has the lowest held-out loss is a matter of chance while the loss hardly changes, as on very
+    noisy data before features form. So later weights are preferred until their losses, part by part of the
+    held-out samples, exceed those of the best epoch by more than two standard errors of the difference.
 
     Args:
-        patience: Epochs that may pass after the last one kept; None keeps nothing, and never stops.
+        patience: Number of epochs to wait after the last one kept; None keeps nothing and never stops.
     """
 
     def __init__(self, patience: int | None) -> None:
@@ -31,12 +30,12 @@ class Stopping:
         self.best_epoch = self.kept_epoch = -1
 
     def after_epoch(self, epoch: int, losses: Tensor, weights: Callable[[], Sequence[Weights]]) -> bool:
-        """Whether to stop.
+        """Return whether to stop.
 
         Args:
-            epoch: Its number.
-            losses: Of each part of the held-out samples, or the one loss of training, which has to get lower.
-            weights: Of all that may be kept; called only if they are.
+            epoch: Number of the epoch.
+            losses: Loss of each part of the held-out samples, or the one training loss.
+            weights: Function that returns the weights to keep; called only if they are kept.
         """
         if self.losses is None or losses.mean() < self.losses.mean():
             self.losses, self.best_epoch = losses, epoch
@@ -50,12 +49,12 @@ class Stopping:
         return self.patience is not None and epoch - self.kept_epoch >= self.patience
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on."""
+        """Return the state for a checkpoint."""
         names = ("weights", "losses", "best_epoch", "kept_epoch")
         return {name: getattr(self, name) for name in names}
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.losses, self.best_epoch, self.kept_epoch = (
             state[name] for name in ("losses", "best_epoch", "kept_epoch")
         )
@@ -63,14 +62,37 @@ class Stopping:
         self.weights = None if kept is None else [copied(each, device) for each in kept]
 
 
+class WeightAverage:
+    """Exponential moving average of a model's weights.
+
+    Args:
+        model: Model to average.
+        decay: Largest share of the old average that a step keeps.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights: Weights = copied(model.state_dict())
+
+    def update(self, model: nn.Module, steps: int) -> None:
+        """Add the weights of a model after a number of previous steps."""
+        # Over fewer steps at first, or the initial weights would dominate for long.
+        decay = min(self.decay, (1 + steps) / (10 + steps))
+        for name, weights in model.state_dict().items():
+            if weights.is_floating_point():
+                self.weights[name].lerp_(weights, 1 - decay)
+            else:
+                self.weights[name].copy_(weights)
+
+
 def copied(weights: Weights, device: torch.device | None = None) -> Weights:
-    """Weights that do not change with the model's, on a device."""
+    """Copy weights, to a device if one is given."""
     return {name: value.detach().to(device=device, copy=True) for name, value in weights.items()}
 
 
 def _clearly_above(losses: Tensor, best: Tensor) -> bool:
     difference = losses - best
     if len(difference) < 2:
-        return True  # there is nothing to tell chance by
+        return True  # one loss has no standard error
     error = difference.std() / len(difference) ** 0.5
     return bool(difference.mean() > _STANDARD_ERRORS * error)

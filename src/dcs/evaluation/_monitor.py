@@ -1,4 +1,4 @@
-"""What looks at a model during its training, beside the loop's own meters."""
+"""Score the features of a model while it is trained."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,22 +8,20 @@ from torch import Tensor, nn
 
 from dcs._checks import check_integer
 from dcs.data import Samples
-
-Metrics = dict[str, float]
-Monitor = Callable[[nn.Module, int], Metrics]
+from dcs.evaluation._knn import knn
 
 
 class KNNMonitor:
-    """Scores the features every few epochs by their nearest neighbours, as SimSiam watches its training.
+    """Score features by their nearest neighbours every few epochs; the `monitor` of `dcs.training.train`.
 
-    Labels are used for watching only. Its accuracy in percent is `knn` in the metrics.
+    Labels are used for this score only, an accuracy in percent that is named `knn` in the metrics.
 
     Args:
-        train: A labelled `dcs.data.Split`, or (x, y).
-        test: The same.
-        every: How many epochs there are from one score to the next.
-        inputs: Makes what the network sees of samples, such as the `inputs` of a self-supervised objective.
-        **options: Of `dcs.evaluation.knn`: `k` and `temperature`.
+        train: Labelled `dcs.data.Split`, or (x, y), whose samples are the neighbours.
+        test: Labelled samples to classify, likewise.
+        every: Number of epochs from one score to the next.
+        inputs: Function that makes network inputs of samples, such as the `inputs` of an objective.
+        **options: Options of `dcs.evaluation.knn`: `k` and `temperature`.
 
     Example:
         >>> import torch
@@ -42,19 +40,17 @@ class KNNMonitor:
         **options: Any,
     ) -> None:
         check_integer("every", every, at_least=1)
-        self.train, self.test = (_seen(part, inputs) for part in (train, test))
+        self.train, self.test = (_network_inputs(part, inputs) for part in (train, test))
         self.every, self.options = every, options
 
-    def __call__(self, model: nn.Module, epoch: int) -> Metrics:
-        """Return the score, if it is time for one."""
+    def __call__(self, model: nn.Module, epoch: int) -> dict[str, float]:
+        """Return the score, in every `every`-th epoch."""
         if (epoch + 1) % self.every:
             return {}
-        from dcs.evaluation import knn
-
         return {"knn": knn(self.train, self.test, model, **self.options).score}
 
 
-def _seen(part: Any, inputs: Callable[[Tensor], Tensor] | None) -> Any:
+def _network_inputs(part: Any, inputs: Callable[[Tensor], Tensor] | None) -> Any:
     """Samples as the network sees them, with their labels."""
     if inputs is None:
         return part

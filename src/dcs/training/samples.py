@@ -1,0 +1,131 @@
+"""The samples of a training: batches to train on, held-out batches, and one batch to measure."""
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from dcs.data import Batches, Samples, check_lengths, valid_entries
+from dcs.training.config import TrainingConfig
+from dcs.training.distributed import Group
+from dcs.training.optimizer import held_out_samples
+from dcs.training.stopping import PARTS
+
+_MEASURED = 512
+
+
+class Inputs(NamedTuple):
+    """Arguments of an objective for some samples."""
+
+    x: Tensor
+    pair: Tensor | None
+    valid: Tensor | None
+
+
+class TrainingSamples:
+    """Split samples into training and held-out ones, and give each process its share of both.
+
+    Args:
+        x: Noisy samples (n, ...).
+        pair: Second noisy view of the same samples, if there is one.
+        lengths: Entries of each sample's first axis that are not padding, (n,), if there is any.
+        config: Settings of the training.
+        group: Processes of the training.
+        full_batches: Whether to leave out an epoch's last batch if it is not full, and to keep held-out
+            batches as large as training batches.
+    """
+
+    def __init__(
+        self,
+        x: Tensor | Samples,
+        pair: Tensor | Samples | None,
+        lengths: Tensor | None,
+        config: TrainingConfig,
+        group: Group,
+        *,
+        full_batches: bool,
+    ) -> None:
+        if pair is not None and tuple(pair.shape) != tuple(x.shape):
+            raise ValueError(f"pair must have the shape of x, {tuple(x.shape)}, got {tuple(pair.shape)}")
+        if lengths is not None:
+            check_lengths(lengths, x.shape)
+        self.pair, self.lengths, self.group = pair, lengths, group
+        # All processes draw the same order.
+        self.order = Generator().manual_seed(config.seed)
+        rows = torch.randperm(x.shape[0], generator=self.order)
+        held_out = held_out_samples(config, x.shape[0])
+        self.batches = Batches(
+            x,
+            config.batch_size,
+            device=group.device,
+            rows=rows[held_out:],
+            drop_last=full_batches,
+            rank=group.rank,
+            world_size=group.world_size,
+        )
+        self.x = self.batches.x
+        self.held_out = rows[:held_out]
+        self.held_out_size = config.batch_size
+        if config.patience is not None and not full_batches:  # `Stopping` compares the losses of parts
+            self.held_out_size = min(config.batch_size, -(-held_out // PARTS))
+        self.measured = rows[:_MEASURED] if held_out >= 2 else rows[held_out:][:_MEASURED]
+
+    @property
+    def trained(self) -> int:
+        """Number of samples in an epoch, over all processes."""
+        return min(len(self.batches.rows), len(self.batches) * self.batches.batch_size)
+
+    def inputs(self, rows: Tensor, x: Tensor | None = None) -> Inputs:
+        """Return the arguments of an objective for some samples.
+
+        Args:
+            rows: Indices of the samples.
+            x: The samples themselves, if they are read already.
+        """
+        device = self.group.device
+        x = _take(self.x, rows, device) if x is None else x
+        pair = None if self.pair is None else _take(self.pair, rows, device)
+        return Inputs(x, pair, self._valid(rows))
+
+    def spread(self, count: int) -> Inputs:
+        """Return some samples, spread over all, since data is often sorted by class; without pairs.
+
+        Process 0 reads them for all processes.
+        """
+        n, device = self.x.shape[0], self.group.device
+        rows = torch.linspace(0, n - 1, min(n, count), dtype=torch.float64).long()
+        if isinstance(self.x, Samples):
+            x = self.group.broadcast(self.x.read(rows.tolist()) if self.group.is_main else torch.empty(0))
+            return Inputs(x.to(device), None, self._valid(rows))
+        return Inputs(_take(self.x, rows, device), None, self._valid(rows))
+
+    def held_out_batches(self) -> Iterator[tuple[int, Inputs]]:
+        """Yield the held-out batches of this process, which are its share, each with its number."""
+        parts = self.held_out.split(self.held_out_size)[self.group.rank :: self.group.world_size]
+        if not parts:
+            return
+        batches = Batches(self.x, len(parts[0]), device=self.group.device, rows=torch.cat(parts))
+        for index, batch in enumerate(batches.epoch()):
+            yield self.group.rank + index * self.group.world_size, self.inputs(batch.rows, batch.x)
+
+    def held_out_mean(self, losses: Mapping[int, float]) -> tuple[float, Tensor]:
+        """Return the mean of the losses of all held-out batches, by number, and the losses of full ones."""
+        ordered = [losses[number] for number in range(len(losses))]
+        sizes = [len(part) for part in self.held_out.split(self.held_out_size)]
+        full = sizes.count(sizes[0])  # a last, smaller batch would weigh too much
+        return sum(map(operator.mul, ordered, sizes)) / sum(sizes), torch.tensor(ordered[:full])
+
+    def _valid(self, rows: Tensor) -> Tensor | None:
+        """Which entries of some samples are not padding; None if there is no padding."""
+        if self.lengths is None:
+            return None
+        lengths = self.lengths[rows.to(self.lengths.device)].to(self.group.device)
+        return valid_entries(lengths, self.x.shape[1:])
+
+
+def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
+    if isinstance(x, Samples):
+        return x.read(rows.tolist()).to(device)
+    return x.index_select(0, rows.to(x.device)).to(device)
