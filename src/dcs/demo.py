@@ -87,7 +87,6 @@ def fit(objective: objectives.Objective, train: Digits, epochs: int, seed: int) 
     """Train the autoencoder; an oracle is given the clean digits."""
     network = autoencoder(seed)
     settings = {"max_epochs": epochs, "batch_size": BATCH, "validation": 0.0, "seed": seed, "device": "cpu"}
-    oracle = isinstance(objective, objectives.CosineOracle | objectives.DenoisingCosineOracle)
     with warnings.catch_warnings():
         # That the literal algorithm breaks down here is for the table to show.
         warnings.simplefilter("ignore", training.TrainingWarning)
@@ -96,7 +95,7 @@ def fit(objective: objectives.Objective, train: Digits, epochs: int, seed: int) 
             objective,
             train.noisy,
             training.read_config(settings),
-            pair=train.clean if oracle else None,
+            pair=train.clean if objective.needs_pair else None,
         )
     return network
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dcs._checks import check_choice
 from dcs._optional import require
-from dcs._predicting import predicting
+from dcs.models import inferring
 
 if TYPE_CHECKING:
     from dcs.estimator import DenoisingEncoder
@@ -47,9 +47,9 @@ def to_onnx(
         raise FileExistsError(f"{path} exists: pass overwrite=True to replace it")
     inputs: Callable[[Tensor], Tensor] | None = None
     if not isinstance(network, nn.Module):
-        features_only = getattr(network, "_features_only", False)
+        predictor = getattr(network, "predictor_", None)
         network, inputs = parts_of(network, shape)
-        if features_only and part == "autoencoder":
+        if predictor is not None and not predictor.predicts and part == "autoencoder":
             raise ValueError("part must be 'encoder' for an encoder that learns features only")
     parameter = next(network.parameters(), torch.empty(0))
     module = _Encoder(network, inputs) if part == "encoder" else network
@@ -57,7 +57,7 @@ def to_onnx(
     # Beside its place, so that it can be moved there at once.
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".onnx-") as folder:
         temporary = Path(folder) / path.name
-        with predicting(module, parameter.device), warnings.catch_warnings():
+        with inferring(module, parameter.device), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporter's own making
             torch.onnx.export(
                 module,
@@ -78,8 +78,6 @@ def parts_of(
     encoder: "DenoisingEncoder", shape: Sequence[int]
 ) -> tuple[nn.Module, Callable[[Tensor], Tensor] | None]:
     """The network of a fitted encoder, and what is done to samples before it, if anything is."""
-    from dcs.objectives import SelfSupervised
-
     if not hasattr(encoder, "network_"):
         raise TypeError(
             f"network must be a torch.nn.Module or a fitted DenoisingEncoder, got {type(encoder).__name__}"
@@ -92,7 +90,7 @@ def parts_of(
     if tuple(shape) != tuple(encoder.shape_):
         raise ValueError(f"shape must be that of what was fitted, {encoder.shape_}, got {tuple(shape)}")
     objective = encoder.objective_
-    return encoder.network_, objective.inputs if isinstance(objective, SelfSupervised) else None
+    return encoder.network_, None if objective is None or objective.predicts else objective.inputs
 
 
 class _Encoder(nn.Module):

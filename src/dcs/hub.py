@@ -44,7 +44,7 @@ class HubAutoencoder(
         self,
         network: str,
         shape: Sequence[int],
-        n_components: int,
+        n_components: int | None,
         options: Mapping[str, Any] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,

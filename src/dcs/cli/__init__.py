@@ -1,15 +1,15 @@
 """The `dcs` command."""
 
-import re
-import shlex
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import dcs
-from dcs.cli import apply, datasets, demo, evaluate, fit, inspect, report, reproduce
+from dcs._naming import name_options
+from dcs.cli import datasets, demo, denoise, embed, evaluate, fit, inspect, report, reproduce
 
 app = typer.Typer(
     name="dcs",
@@ -21,17 +21,39 @@ app = typer.Typer(
 )
 
 
+class PartsCommand(TyperCommand):
+    """A command whose help lists the registered parts: {objectives}, {networks}, {views}, {protocols}."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the names of all parts that are registered now."""
+        from dcs import evaluation, masking, models, objectives
+
+        parts = {
+            "{objectives}": objectives.names(),
+            "{networks}": models.NETWORKS,
+            "{views}": masking.VIEWS,
+            "{protocols}": evaluation.PROTOCOLS,
+        }
+        for parameter in self.params:
+            for placeholder, names in parts.items():
+                if getattr(parameter, "help", None):
+                    parameter.help = parameter.help.replace(placeholder, ", ".join(names))  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
 app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
 app.command("inspect", epilog="Example: dcs inspect photos/ --out noise.html")(inspect.inspect)
-app.command("fit", epilog="Example: dcs fit photos/ --out run")(fit.fit)
-app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(apply.embed)
+app.command("fit", cls=PartsCommand, epilog="Example: dcs fit photos/ --out run")(fit.fit)
+app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(embed.embed)
 app.command(
     "denoise",
     epilog="Example: dcs denoise run photos/ --out cleaner. Recordings need a run with --domain waveform: "
     "dcs fit recordings/ --domain waveform --mixed windows --size 16384 --out run; then "
     "dcs denoise run in.wav --out out.wav",
-)(apply.denoise)
-app.command("evaluate", epilog="Example: dcs evaluate run --protocol linear,clustering")(evaluate.evaluate)
+)(denoise.denoise)
+app.command("evaluate", cls=PartsCommand, epilog="Example: dcs evaluate run --protocol linear,clustering")(
+    evaluate.evaluate
+)
 app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
     reproduce.reproduce
 )
@@ -40,13 +62,14 @@ app.add_typer(datasets.app, name="datasets")
 
 
 def main() -> None:
-    """Run the command; what a user can mend is one line on stderr and exit code 1."""
+    """Run the command; an error that a user can fix is one line on stderr and exit code 1."""
     keep_freed_memory()
-    warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {_as_options(str(message))}\n"
+    name_options()
+    warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:
-        sys.exit(f"dcs: {_as_options(str(error))}")
+        sys.exit(f"dcs: {error}")
 
 
 def keep_freed_memory() -> None:
@@ -57,19 +80,6 @@ def keep_freed_memory() -> None:
     in the library, because it changes the whole process, which is the command's own.
     """
     bytes(2**25 - 2**16)  # zeros that are never touched, so that no memory is used
-
-
-def _as_options(text: str) -> str:
-    """Advice on arguments in Python, as options: mixed="crop" becomes --mixed crop."""
-    text = text.replace("label=False", "--label none").replace("label=...", "--label")
-    text = text.replace("skip_bad=True", "--skip-bad")
-    text = re.sub(r"[\w-]+ \(--([\w-]+)\)", r"--\1", text)  # such as: part (--part)
-    text = re.sub(
-        r"^(\w+) means nothing for", lambda found: f"--{found[1].replace('_', '-')} means nothing for", text
-    )
-    return re.sub(
-        r"""\b(mixed|label)=(["'])(.*?)\2""", lambda found: f"--{found[1]} {shlex.quote(found[3])}", text
-    )
 
 
 def _version(wanted: bool) -> None:

@@ -139,7 +139,7 @@ def _findings(results: "Results", oracles: tuple[str, ...]) -> list[str]:
 
 def _nearest(noisy: "Tensor", result: "Result") -> "Tensor":
     """Predictions on the scale of the digits, which directions leave open."""
-    from dcs._predicting import nearest
+    from dcs.runs import nearest
 
     assert result.predicted is not None  # noqa: S101
     return nearest(noisy, result.predicted)

@@ -60,6 +60,8 @@ def denoise(
 
 
 def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: str, out: Path) -> str:
+    import torch
+
     chosen = [split for _, split in splits(loaded, part)]
     names = [name for split in chosen for name in split.names]
     if not names or loaded.rate is not None:
@@ -73,7 +75,8 @@ def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: s
         for start in range(0, len(split), _AT_ONCE):
             rows = range(start, min(start + _AT_ONCE, len(split)))
             some = split.take(rows)
-            if float(some.x.min()) < 0 or float(some.x.max()) > 1:
+            low, high = torch.as_tensor(some.x).aminmax()
+            if float(low) < 0 or float(high) > 1:
                 raise ValueError(
                     f"{data} has pixels outside 0 to 1, which PNG files cannot hold: write to a .npy file"
                 )
@@ -123,18 +126,18 @@ def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, 
         raise ValueError(f"--out must be a folder for a folder of recordings, got {out}")
     # All are read before any is written: a bad one must not leave half a folder behind.
     rates = scan_recordings(data, skip_bad=skip_bad)
-    above = {name: found for name, found in rates.items() if found > rate}
+    above = {file: found for file, found in rates.items() if found > rate}
     if above:
-        name, found = next(iter(above.items()))
+        file, found = next(iter(above.items()))
         others = f" (as {len(above) - 1} more have)" if len(above) > 1 else ""
         warnings.warn(
-            f"{name} has {found} Hz, the run {rate}{others}: frequencies above {rate / 2:g} Hz are removed; a "
+            f"{str(file)!r} has {found} Hz, the run {rate}{others}: frequencies above {rate / 2:g} Hz are removed; a "
             f"run on recordings of the higher rate would keep them",
             DataWarning,
             stacklevel=3,
         )
-    for name in rates:
-        source, target = (data, out) if single else (data / name, out / name)
+    for source in rates:
+        target = out if single else out / source.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
         write(target, write_sound(target, _denoised(predictor, read_sound(source), rate)))
     return f"{out}: denoised" if single else f"{out}: {len(rates)} recordings"

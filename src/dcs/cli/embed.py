@@ -36,9 +36,9 @@ def embed(
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["row", "split", "source", *(["start_seconds"] if windows else [])])
-    features = []
+    features: list[np.ndarray] = []
     for name, split in splits(loaded, part):
-        before = sum(map(len, features))
+        before = sum(len(rows) for rows in features)
         features.append(predictor.transform(split))
         for number in range(len(split)):
             source = split.names[number] if len(split.names) else f"row {number}"

@@ -95,7 +95,8 @@ def evaluate(
         predictor.check_predicts("the denoising protocol")
     for name, entry in entries.items():
         if "extra" in entry.traits:
-            require(*entry.traits["extra"], f"the {name} protocol")
+            module, extra = entry.traits["extra"]
+            require(module, extra, f"the {name} protocol")
     given = reading if noise is None else Reading({**reading.given, "noise": noise})
     source = _source(predictor, data, given, run)
     loaded = load(source, predictor.shape)
@@ -143,8 +144,8 @@ def _material(
 
     if not labelled:
         return Material(noisy=noisy, model=predictor)
-    features = [(features_of(predictor, split), split.y) for split in (train, test)]
-    return Material(*features, noisy=noisy, model=predictor)
+    seen, held_out = ((features_of(predictor, split), split.y) for split in (train, test))
+    return Material(seen, held_out, noisy, predictor)
 
 
 def _check_known(needs: set[str], train: "Split", test: "Split", source: "Source") -> None:

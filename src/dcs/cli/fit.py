@@ -146,7 +146,7 @@ def fit(
         checked = read_config({**stored.training.model_dump(), **given})
     source = source.as_read(loaded)
     if dry_run:
-        described = {"source": source.model_dump(mode="json"), "shape": list(loaded.shape)}
+        described: dict[str, Any] = {"source": source.model_dump(mode="json"), "shape": list(loaded.shape)}
         described |= {"samples": len(loaded.train), "training": checked.model_dump(mode="json")}
         typer.echo(json.dumps(described | runs.estimate(loaded.train, checked), indent=1))
         return

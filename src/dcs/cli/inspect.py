@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dcs.cli._data import (
-    AsJson,
-    Data,
-    DataSeed,
-    Hop,
-    Label,
-    Mixed,
-    MixedSizes,
-    Noise,
-    Overwrite,
-    Rate,
-    Reading,
-    Root,
-    Size,
-    SkipBad,
-    load_data,
-)
-from dcs.cli._output import check_output, write
-from dcs.cli.fit import Domain
+from dcs.cli.options import AsJson, Data, Domain, Overwrite, Reading, load, reads_data
+from dcs.cli.output import check_output, write
 
 if TYPE_CHECKING:
     from dcs.data import Dataset
@@ -34,8 +17,10 @@ if TYPE_CHECKING:
 _RECORDINGS = 256  # are enough, and spectrograms of all would take long
 
 
+@reads_data
 def inspect(
     data: Data,
+    reading: Reading,
     out: Annotated[
         Path | None, typer.Option(help="An .html file for a page with plots and explanations.")
     ] = None,
@@ -48,15 +33,6 @@ def inspect(
         Domain | None, typer.Option(help="What is looked at of recordings.  [default: spectrogram]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the masks for c and k.")] = 0,
-    noise: Noise = None,
-    data_seed: DataSeed = 0,
-    root: Root = None,
-    label: Label = None,
-    mixed: MixedSizes = Mixed.error,
-    size: Size = None,
-    rate: Rate = None,
-    hop: Hop = None,
-    skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,24 +40,21 @@ def inspect(
     from dcs.inspection import inspect as look
 
     if out is not None:
-        check_output(out, ".html", overwrite, data)
-    reading = Reading(mixed, size, rate, hop, skip_bad)
-    loaded = load_data(data, root, noise, data_seed, label, reading, resident=None if noise else False)
+        check_output(out, [".html"], overwrite, data)
+    source = reading.source(data)
+    loaded = load(source, resident=None if source.noise else False)
     if domain is not None and loaded.rate is None:
-        raise ValueError("--domain is for recordings, and the data has none: leave it out")
+        raise ValueError("--domain is only applicable to recordings: leave it out")
     chosen = None if loaded.rate is None else (domain or Domain.spectrogram)
     seen = _spectrograms(loaded, samples) if chosen is Domain.spectrogram else loaded
     found = look(seen, samples=samples, domain=None if chosen is None else str(chosen), seed=seed)
-    found = _of_all(found, loaded, noise)
-    asked = {"noise": noise, "data-seed": data_seed or None, "root": root, "label": label, "size": size}
-    asked |= {"mixed": None if mixed is Mixed.error else str(mixed), "rate": rate, "hop": hop}
-    options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
-    options += ["--skip-bad"] if skip_bad else []
-    source = f"./{data}" if data.startswith("-") else data  # else it would be taken for an option
+    found = _of_all(found, loaded, None if source.noise is None else str(source.noise))
+    options = source.as_options()
+    named = f"./{data}" if data.startswith("-") else data  # else it would be taken for an option
     first = ""
     if found.offset is not None and not options and chosen is None and found.advice.ready:
-        first, source = _centre(source)
-    command = shlex.join(["dcs", "fit", source, "--out", _free("run"), *options, *found.advice.arguments])
+        first, named = _centre(named)
+    command = shlex.join(["dcs", "fit", named, "--out", _free("run"), *options, *found.advice.arguments])
     if not found.advice.ready:
         command = ""
     page = _write_page(found, data, "\n".join(filter(None, (first, command))), out, open_page)

@@ -121,11 +121,13 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(**values: Any) -> None:
         given = {parameter.name: values.pop(parameter.name) for parameter in further}
-        read = {"data_seed": ("seed", int), "label": ("label", _label), "mixed": ("mixed", str)}
+        from dcs.data import parse_label
+
+        read: dict[str, tuple[str, Callable[[Any], Any]]] = {"data_seed": ("seed", int), "label": ("label", parse_label), "mixed": ("mixed", str)}
         named = {}
         for name, value in given.items():
             if value is not None and value is not False:
-                target, convert = read.get(name, (name, lambda value: value))
+                target, convert = read.get(name, (name, _same))
                 named[target] = convert(value)
         command(**values, reading=Reading(named))
 
@@ -160,7 +162,5 @@ def words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _label(text: str) -> str | int | bool:
-    if text == "none":
-        return False
-    return int(text) if text.lstrip("-").isdigit() else text
+def _same(value: Any) -> Any:
+    return value

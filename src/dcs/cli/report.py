@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dcs.cli._data import AsJson, Root
+from dcs.cli.options import AsJson, Root
 
 
 class Map(StrEnum):

@@ -11,9 +11,9 @@ from torch.nn.functional import conv2d, cosine_similarity
 
 from dcs import data
 from dcs._checks import check_number, check_same_shape
-from dcs._predicting import collect, device_of
 from dcs.evaluation._features import unchanged
 from dcs.evaluation._result import Result, versions
+from dcs.models import device_of, inferring
 
 _ROWS = 512
 _WINDOW, _DEVIATION = 11, 1.5  # of SSIM
@@ -130,7 +130,8 @@ def _predict(model: Any, noisy: Any) -> Any:
             return model.denoise(noisy)
         if isinstance(model, nn.Module):
             samples = noisy if isinstance(noisy, data.Samples) else _tensor(noisy, "noisy")
-            return collect(model, model, samples, device_of(model))
+            with inferring(model, device_of(model)):
+                return data.map_batches(model, samples, device=device_of(model))
         if callable(model):
             with torch.no_grad():
                 return model(noisy)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dcs import data
-from dcs._predicting import collect, device_of, encoder_of
+from dcs.models import device_of, encoder_of, inferring
 
 Array = NDArray[Any]
 
@@ -38,7 +38,8 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
             if isinstance(samples, Tensor) and samples.is_floating_point():
                 samples = samples.to(_dtype_of(encoder))  # NumPy's numbers are float64 unless told otherwise
-            features = collect(encoder, encode, samples, device_of(encoder))
+            with inferring(encoder, device_of(encoder)):
+                features = data.map_batches(encode, samples, device=device_of(encoder))
         elif callable(encoder):
             with torch.no_grad():
                 features = encoder(x.read(range(len(x))) if isinstance(x, data.Samples) else x)

@@ -87,4 +87,4 @@ def as_view_maker(masker: object) -> ViewMaker:
     """Return a view maker: one as it is, a function that returns (x_tilde, b) wrapped as a masker."""
     if isinstance(masker, type) or not (callable(masker) or hasattr(masker, "view")):
         raise TypeError(f"masker must be a masker such as BlindSpot(rho=0.3), got {masker!r}")
-    return masker if hasattr(masker, "view") else FunctionMasker(masker)  # type: ignore[arg-type,return-value]
+    return masker if hasattr(masker, "view") else FunctionMasker(masker)  # type: ignore[arg-type]

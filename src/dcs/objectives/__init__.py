@@ -155,5 +155,4 @@ __all__ = [
     "get",
     "names",
     "parse",
-
 ]

@@ -14,13 +14,22 @@ from torch import Generator, Tensor, nn
 
 from dcs import models
 from dcs.data import LogMel, Samples, Source, Split, fingerprint
-from dcs.objectives import MaskedObjective, Objective
+from dcs.noise.split import HoldsSigma
+from dcs.objectives import AutomaticViews, MaskedObjective, Objective
 from dcs.runs.directory import Run
 from dcs.runs.load import load
 from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
 from dcs.runs.record import Learned, RunRecord
-from dcs.training import TrainingConfig, is_main, make_front_end, make_network, make_objective, train
-from dcs.training.loop import Metrics, Monitor
+from dcs.training import (
+    Metrics,
+    Monitor,
+    TrainingConfig,
+    is_main,
+    make_front_end,
+    make_network,
+    make_objective,
+    train,
+)
 
 
 class Display(Protocol):
@@ -185,15 +194,11 @@ def count_features(network: nn.Module, shape: tuple[int, ...]) -> int:
 
 def check_views(objective: Objective, shape: tuple[int, ...]) -> None:
     """Try the view maker on two samples, so that data too small for it is refused with a remedy."""
-    maker = objective.views_for(shape) if isinstance(objective, MaskedObjective) else None
-    if maker is None or not getattr(maker, "is_known", True):
-        maker = (
-            objective.default_masker(1)
-            if isinstance(objective, MaskedObjective) and len(shape) == 1
-            else None
-        )
-    if maker is None:
+    if not isinstance(objective, MaskedObjective):
         return
+    maker = objective.views_for(shape)
+    if isinstance(maker, HoldsSigma) and not isinstance(maker, AutomaticViews):
+        return  # a split takes samples of any shape
     probe, generator = torch.zeros(2, *shape), Generator().manual_seed(0)
     try:
         maker.view(probe, generator)

@@ -5,7 +5,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -37,7 +37,7 @@ class Learned(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scale: float | None = Field(None, gt=0, allow_inf_nan=False)
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     largest: float | None = None
     feature_names: tuple[str, ...] = ()
     front_end: dict[str, Any] | None = None

@@ -11,9 +11,9 @@ from dcs.training.config import (
     make_objective,
     read_config,
 )
-from dcs.training.loop import Metrics, Monitor, train
-from dcs.training.meters import TrainingWarning
 from dcs.training.distributed import is_main, leave
+from dcs.training.loop import train
+from dcs.training.meters import Metrics, Monitor, TrainingWarning
 
 __all__ = [
     "CUSTOM",
