@@ -48,7 +48,6 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
         size=size(found, "×"),
         colour=_COLOURS[found.state],
         command=command,
-        views=_views(found),
         strength=strength(found.sigma),
         estimates=_estimates(found.sigma),
         levels=_levels(found.noise_by_brightness),
@@ -57,17 +56,6 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
         examples=_examples(found),
     )
     return page.encode()
-
-
-def _views(found: Inspection) -> str:
-    advice = found.advice
-    masked = f"mask {advice.rho or 0:.0%} of the values by values up to {advice.window}"
-    return {
-        "split": "split each sample into two noisy views",
-        "blind_spot": f"{masked} away",
-        "amplitude": f"{masked} steps earlier or later",
-        "none": "no masking",
-    }[advice.views]
 
 
 def _estimates(sigma: Sigma) -> Table:
