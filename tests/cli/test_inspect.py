@@ -1,6 +1,7 @@
 """`dcs inspect` as a user drives it, and its page."""
 
 import base64
+import hashlib
 import html.parser
 import io
 import json
@@ -8,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from PIL import Image
 
 from dcs import noise
 from dcs.inspection import Sigma, inspect
-from dcs.report.inspect_page import _png, _signals, render, strength
+from dcs.report.inspect_page import render, strength
 from tests.helpers import dcs, inside
 from tests.inspection.test_inspection import smooth_images, some_digits
 
@@ -267,7 +269,7 @@ def test_errors_name_options_and_remedies(photos, tmp_path):
 class Reader(html.parser.HTMLParser):
     """What a page holds: its text, its elements, and what it would fetch."""
 
-    VOID = ("meta", "img", "line", "rect", "circle", "polyline")
+    VOID = ("meta", "link", "img", "line", "rect", "circle", "polyline")
 
     def __init__(self, page):
         super().__init__()
@@ -278,7 +280,7 @@ class Reader(html.parser.HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "action")]
-        assert not any(name.startswith("on") for name, _ in attributes)
+        assert not any(name.startswith("on") or name == "style" for name, _ in attributes)
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -312,10 +314,15 @@ def test_the_page_stands_alone_and_says_it_all(kind):
     read = Reader(page)
     assert read.open == []
     assert "script" not in read.tags
-    assert all(link.startswith("data:image/png;base64,") for link in read.links)
+    assert all(link.startswith("data:image/png;base64,") or link == "data:," for link in read.links)
     assert "http:" not in page
     assert "https:" not in page
-    assert "prefers-color-scheme:dark" in page
+    assert "prefers-color-scheme: dark" in page
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"content=\"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+    assert policy in page
+    assert "unsafe-inline" not in page
     assert found.summary in read.text
     for check in found.checks:
         assert check.verdict in read.text
@@ -346,11 +353,31 @@ def test_hostile_file_names_reach_the_page_as_text(tmp_path):
     assert str(folder) in Reader((tmp_path / "page.html").read_text()).text
 
 
-def test_pictures_are_png_files(tmp_path):
-    grey = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
-    (tmp_path / "x.png").write_bytes(_png(grey))
-    with Image.open(tmp_path / "x.png") as image:
-        assert np.array_equal(np.asarray(image), grey.numpy())
+def shown_with(examples, **changes):
+    """A page of an inspection with examples of one's own."""
+    found = inspect(DATA["gaussian"]())
+    return render(replace(found, examples=(examples, examples), **changes), "x", "y").decode()
+
+
+def picture_of(page):
+    return Image.open(io.BytesIO(base64.b64decode(page.split("base64,")[1].split('"')[0])))
+
+
+def test_pictures_are_png_files():
+    grey = torch.arange(256.0)[torch.randperm(256, generator=torch.Generator().manual_seed(0))]
+    grey = torch.cat([grey, torch.tensor([-1e3] * 4 + [1e3] * 4)]).reshape(1, 12, 22)  # ends that are cut off
+    with picture_of(shown_with(grey)) as image:
+        assert (image.format, image.size) == ("PNG", (22, 12))
+        drawn = np.asarray(image).astype(float)
+    low, high = np.quantile(grey.numpy(), [0.01, 0.99])
+    expected = 255 * ((grey[0].numpy() - low) / (high - low)).clip(0, 1)
+    np.testing.assert_allclose(drawn, expected, atol=0.51)
+
+
+def test_the_page_needs_no_pillow():
+    with mock.patch.dict(sys.modules, {"PIL": None, "PIL.Image": None}):
+        for kind in ("gaussian", "signals"):
+            assert b"How noisy is" in render(inspect(DATA[kind]()), kind, "y")
 
 
 def test_the_histograms_are_drawn_to_scale():
@@ -376,21 +403,22 @@ def test_charts_leave_room_for_their_largest_number():
 
 
 def test_signals_far_from_zero_can_be_seen():
-    drawn = _signals(torch.sin(torch.linspace(0, 9, 80)).expand(2, 80) + 293)
-    heights = [float(point.split(",")[1]) for point in re.findall(r"[\d.]+,[\d.]+", drawn)]
+    page = shown_with(torch.sin(torch.linspace(0, 9, 80)).expand(2, 80) + 293)
+    signals = re.findall(r'<polyline class="curve thin" points="([^"]*)"/>', page)
+    assert len(signals) == 4
+    heights = [float(point.split(",")[1]) for point in signals[0].split()]
+    assert len(heights) == 80
     assert (min(heights), max(heights)) == (pytest.approx(2, abs=0.2), pytest.approx(78, abs=0.2))
 
 
 def test_spectrograms_stand_upright():
-    found = inspect(DATA["gaussian"]())
     noisy = torch.zeros(1, 3, 2)
     noisy[0, 2, 0] = 1  # the last frame, the lowest band
-    shown = replace(found, domain="spectrogram", shape=(3, 2), examples=(noisy, noisy))
-    page = render(shown, "x", "y").decode()
-    with Image.open(io.BytesIO(base64.b64decode(page.split("base64,")[1].split('"')[0]))) as image:
+    page = shown_with(noisy, domain="spectrogram", shape=(3, 2))
+    with picture_of(page) as image:
         assert image.size == (3, 2)
         assert np.asarray(image).tolist() == [[0, 0, 0], [0, 0, 255]]
-    assert "Time goes to the right" in page
+    assert "Time runs from left to right" in page
     assert "3 frames × 2 bands" in page
 
 

@@ -111,7 +111,7 @@ def place(page, point):
 
 def test_the_page_loads_without_errors_or_requests(show, report):
     page = show(report)
-    assert page.title() == "dcs: what was learnt"
+    assert page.title() == "dcs: training report"
     assert page.locator(".chart").count() >= 6
     assert page.locator(".tiles figure").count() == 12
     assert page.locator(".plot > canvas").count() == 1
@@ -178,7 +178,7 @@ def drawn(page, row):
 
 def test_the_slider_goes_from_noisy_to_denoised(show, report):
     page = show(report)
-    slider, tile = page.get_by_role("slider", name="Where the line"), page.locator(".tiles .wipe").first
+    slider, tile = page.get_by_role("slider", name="Position of the line"), page.locator(".tiles .wipe").first
     before = pixels(page, ".tiles .wipe")
     slider.focus()
     page.keyboard.press("Home")
@@ -331,12 +331,12 @@ def test_a_finger_draws_a_lasso_too(show, report):
 def test_colours_can_be_chosen(show, report):
     page = show(report)
     choice, seen = page.get_by_label("Colour by"), []
-    for by, words in (("label", "0"), ("cluster", "cluster 1"), ("snr", "List those with the least SNR")):
+    for by, words in (("label", "0"), ("cluster", "cluster 1"), ("snr", "List samples with the lowest SNR")):
         choice.select_option(by)
         seen.append(pixels(page, ".plot > canvas"))
         assert page.get_by_role("button", name=words).first.is_visible()
     assert len(set(seen)) == 3
-    page.get_by_role("button", name="List those with the least SNR").click()
+    page.get_by_role("button", name="List samples with the lowest SNR").click()
     snr = np.array(page.evaluate("page.runs[0].map.snr"))
     chosen = page.evaluate("[...maps[0].chosen]")
     assert len(chosen) == 48
@@ -420,7 +420,7 @@ def test_the_theme_follows_the_system_or_the_button(show, report):
     seen, drawn = [page.evaluate(back)], [pixels(page, ".plot > canvas")]
     assert seen == ["rgb(246, 247, 249)"]
     page.evaluate("maps[0].choose([0])")  # the others are then drawn in the colour of quiet text
-    for name in ("light", "dark", "as the system"):
+    for name in ("light", "dark", "system"):
         page.locator("#theme").click()
         assert page.locator("#theme").inner_text() == f"Theme: {name}"
         seen.append(page.evaluate(back))
@@ -468,7 +468,7 @@ def test_hostile_names_are_text(show, tmp_path):
     out = tmp_path / "<img src=x onerror=alert(1)>"
     fit(tmp_path / "table.csv", "--label", "kind", "--objective", "mse", "--out", out, "--epochs", 2, *QUICK)
     page = show(dcs.report.write(out, map="pca").path, PHONE)
-    assert page.locator("h1").inner_text() == f"What was learnt: {out.name}"
+    assert page.locator("h1").inner_text() == f"Training report: {out.name}"
     texts = page.locator(".legend .text").all_text_contents()
     assert sorted(texts) == sorted(HOSTILE)
     for number in range(len(HOSTILE)):

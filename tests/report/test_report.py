@@ -21,15 +21,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import dcs
-from dcs import data, experiments, report
+from dcs import data, experiments, models, report
+from dcs.cli.evaluate import PROTOCOLS
 from dcs.objectives import NAMES, ChosenViews
-from dcs.report import _layout, _sheets, _sounds
-from dcs.report._curves import _thinned
-from dcs.report._html import embed_json, join, tag
+from dcs.report import _layout, _pictures, _sounds
+from dcs.report._curves import thinned
+from dcs.report._descriptions import describe_network, describe_objective, describe_protocol
+from dcs.report._page import page_of
 from dcs.report._pictures import Painter, find_painter
+from dcs.report._runs import Run
 from dcs.report._samples import STRIP, shortened
+from dcs.report._scores import ROWS
 from dcs.report._views import Views
-from dcs.report._words import ROWS, WORDS, describe_objective
 from dcs.training import RunError, checkpoint
 from tests.helpers import QUICK, inside
 
@@ -48,25 +51,33 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.source = Path(path).read_text(encoding="utf-8")
+        self.source = Path(path).read_bytes().decode()
         self.tags, self.text, self.raw, self.inside = [], [], {}, ""
+        self.heading, self.notes, self.last = "", [], {}
         self.feed(self.source)
         self.data = json.loads(self.raw["data"])
 
     def handle_starttag(self, name, attributes):
         self.tags.append((name, dict(attributes)))
+        self.last = dict(attributes)
+        if self.last.get("class") == "note":
+            self.notes.append("")
         self.inside = name if name in ("script", "style") else ""
         if name == "script" and dict(attributes).get("id"):
             self.inside = dict(attributes)["id"]
 
     def handle_endtag(self, name):
-        self.inside = ""
+        self.inside, self.last = "", {}
 
     def handle_data(self, text):
         if self.inside:
             self.raw[self.inside] = self.raw.get(self.inside, "") + text
         else:
             self.text.append(text)
+        if self.last.get("class") == "note":
+            self.notes[-1] += text
+        if self.last.get("class") == "name" and "nav" not in [tag for tag, _ in self.tags]:
+            self.heading += text
 
     @property
     def words(self):
@@ -88,8 +99,8 @@ def page(run, tmp_path_factory):
 
 
 def test_the_page_says_what_the_run_was(page, run):
-    assert "learnt 10 features of a sample, without labels, from 1,200 samples of digits" in page.words
-    assert "to which noise was added (gaussian:0.3)" in page.words
+    assert "learned 10 features per sample, without labels, from 1,200 samples of digits" in page.words
+    assert "of digits with added noise (gaussian:0.3)" in page.words
     assert "training.batch_size 64" in page.words
     assert f"versions.torch {torch.__version__}" in page.words
     encoder, digits = dcs.load(run), data.load("digits", noise=("gaussian", 0.3), seed=3)
@@ -115,8 +126,8 @@ def test_the_curves_are_the_metrics(page, run):
         assert lines[name] == pytest.approx([line[name] for line in metrics], rel=1e-5)
     assert lines["epoch"] == [1, 2, 3, 4]
     titles = [chart["title"] for chart in page.data["charts"]]
-    assert titles[:3] == ["Loss", "Learning rate", "Signal left under the noise (k)"]
-    assert {"Signal-to-noise ratio", "Spread of the features (collapse)"} <= set(titles)
+    assert titles[:3] == ["Loss", "Learning rate", "Expected cosine (k)"]
+    assert {"Signal-to-noise ratio", "Feature spread (collapse)"} <= set(titles)
     assert "digits: all metrics" in page.words
 
 
@@ -198,34 +209,32 @@ def test_text_from_data_stays_text(tmp_path):
 
 @settings(max_examples=60)
 @given(st.text(), st.text())
-def test_any_text_comes_back_out_of_html_and_json(inside, attribute):
-    class Reader(HTMLParser):
-        found: list
+def test_any_text_comes_back_out_of_html_and_json(tmp_path_factory, name, remark):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    run = Run(name, Path("run"), {"data": {}}, [{name: 1.0}], [], False, remarks=(remark,))
+    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8", newline="")
+    page, plain = Page(path), Page(ordinary_page(path))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert page.heading == name
+    assert remark in page.notes
+    assert f"{name}: all metrics" in [a.get("aria-label") for _, a in page.tags]
+    assert page.data["runs"][0]["name"] == name
+    assert name in page.data["runs"][0]["lines"]
+    assert not set("<>&\u2028\u2029") & set(page.raw["data"])
 
-        def handle_starttag(self, name, attributes):
-            self.found.append((name, attributes))
 
-        def handle_data(self, text):
-            self.found.append(text)
-
-    reader = Reader()
-    reader.found = []
-    reader.feed(join(tag("p", inside, title=attribute)) + "<i>")
-    reader.close()
-    text = "".join(part for part in reader.found if isinstance(part, str))
-    tags = [part for part in reader.found if not isinstance(part, str)]
-    assert text == inside
-    assert tags == [("p", [("title", attribute)]), ("i", [])]
-    written = embed_json({inside: attribute})
-    assert json.loads(written) == {inside: attribute}
-    assert not set("<>&\u2028\u2029") & set(written)
+def ordinary_page(beside):
+    path = beside.with_name("plain.html")
+    run = Run("plain", Path("run"), {"data": {}}, [{"x": 1.0}], [], False, remarks=("plain",))
+    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8")
+    return path
 
 
 def test_names_that_are_no_text_are_shown_all_the_same(run, tmp_path):
     odd = tmp_path / b"run\xff".decode("utf-8", "surrogateescape")
     shutil.copytree(run, odd)
     page = Page(report.write(odd, map="pca", points=20).path)
-    assert "What was learnt: run?" in page.words
+    assert "Training report: run?" in page.words
 
 
 def test_several_runs_share_the_pictures_of_the_same_data(run, tmp_path):
@@ -251,12 +260,12 @@ def test_an_unfinished_run_gets_a_page(run, tmp_path):
     written = report.write(unfinished)
     assert written.path == unfinished / "report.html"
     page = Page(written.path)
-    assert "It is not finished: 2 of 4 epochs are there" in page.words
+    assert "Training is not finished: 2 of 4 epochs are complete" in page.words
     assert page.words.count("The run has no network yet") == 2
     assert page.data["runs"][0]["lines"]["epoch"] == [1, 2]
     (unfinished / "metrics.jsonl").unlink()
     page = Page(report.write(unfinished).path)
-    assert "No epoch is finished yet" in page.words
+    assert "No epoch is complete yet" in page.words
     assert page.data["charts"] == []
 
 
@@ -361,9 +370,9 @@ def test_a_self_supervised_run_has_a_map_and_a_note_in_place_of_denoising(views,
     assert len(other["strips"]["names"]) == STRIP
     assert page.words.count("there is nothing to denoise with") == 1
     assert [a["data-run"] for _, a in page.tags if a.get("class") == "strips"] == ["1"]
-    assert "each image is cropped and recoloured twice at random" in page.words
-    assert "; beside it dcs: " in page.words
-    assert "A ResNet of 18 layers (resnet18) learnt 512 features of a sample" in page.words
+    assert "each image is randomly cropped and recoloured twice" in page.words
+    assert "; combined with dcs: " in page.words
+    assert "A ResNet with 18 layers (resnet18) learned 512 features per sample" in page.words
     assert own["map"]["features"] == 512
 
 
@@ -392,7 +401,7 @@ def words_of(folder, **options):
     return Page(report.write(folder, **{"map": "pca", "points": 20, **options}).path).words
 
 
-SPLIT, MASKED = "sample is made into two noisier versions, so", "some values of each sample are hidden, and"
+SPLIT, MASKED = "each sample is split into two noisier versions", "some values of each sample are masked, and"
 
 
 @pytest.mark.parametrize(
@@ -407,12 +416,12 @@ SPLIT, MASKED = "sample is made into two noisier versions, so", "some values of 
 def test_what_was_made_of_samples_is_what_is_said(run, tmp_path, made_of, said):
     words = words_of(changed(run, tmp_path / "run", made_of=made_of))
     assert [text for text in (SPLIT, MASKED) if text in words] == [said]
-    found = "noise of standard deviation 0.312, equally strong everywhere, was found in the data"
+    found = "The split uses a noise level of σ = 0.312, estimated from the data"
     assert (found in words) == ("0.31234" in made_of)
     # k is that of the view that is compared with, which has more noise than the sample.
     k = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["k"]
-    where = "the noisier versions that were made of samples" if said == SPLIT else "the samples"
-    assert f"In {where}, k is about {k:.2f} (1: no noise" in words
+    where = "the noisier versions of the samples" if said == SPLIT else "the samples"
+    assert f"For {where}, k is about {k:.2f} (1: no noise" in words
 
 
 def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
@@ -429,13 +438,16 @@ def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
     assert said == MASKED
 
 
+SCALE = "(0: the same for all samples, 1: all directions)"
+
+
 @pytest.mark.parametrize(
     ("spread", "epochs", "samples", "finished", "said"),
     [
-        (0.0401, 4, 1_000_000, True, "0.0401 (0: all alike, 1: everywhere): they tell samples apart"),
-        (0.0223, 4, 1_000_000, True, "they hardly tell samples apart; below 0.02 they are all alike"),
-        (0.0223, 4, 1_200, True, "they hardly tell samples apart yet; below 0.02 they are all alike"),
-        (0.0199, 4, 1_000_000, True, "0.0199 (0: all alike, 1: everywhere): below 0.02 they have collapsed"),
+        (0.0401, 4, 1_000_000, True, f"0.0401 {SCALE}: they distinguish samples and have not collapsed"),
+        (0.0223, 4, 1_000_000, True, "they hardly distinguish samples; below 0.02 they count as collapsed"),
+        (0.0223, 4, 1_200, True, "they hardly distinguish samples yet; below 0.02 they count as collapsed"),
+        (0.0199, 4, 1_000_000, True, f"0.0199 {SCALE}: below 0.02 they have collapsed"),
         (0.0199, 4, 1_200, True, "they are not spread out yet"),
         (0.0199, 4, 1_000_000, False, "they are not spread out yet"),
     ],
@@ -453,7 +465,7 @@ def test_a_run_has_collapsed_by_one_rule_and_never_early(
         as_before_its_end(folder)
     words = words_of(folder)
     assert said in words
-    assert words.count("they have collapsed") == ("collapsed" in said)
+    assert words.count("they have collapsed") == ("they have collapsed" in said)
 
 
 def test_damaged_lines_are_named_and_cost_nothing_else(run, tmp_path):
@@ -487,10 +499,11 @@ def test_the_command_that_goes_on_works(tmp_path):
     lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
     (out / "metrics.jsonl").write_text("".join(lines[:2]))
     words = words_of(out)
-    going_on = (
-        r"2 of 4 epochs are there\. If it was stopped, (dcs fit .*?) begins anew, as there is no checkpoint"
+    resumed = (
+        r"2 of 4 epochs are complete\. If it was interrupted, (dcs fit .*?) starts over, as there is no "
+        r"checkpoint yet"
     )
-    command = re.search(going_on, words)[1]
+    command = re.search(resumed, words)[1]
     went_on = inside(*shlex.split(command)[1:])
     assert went_on.returncode == 0, went_on.stderr
     again = json.loads((out / "config.json").read_text())
@@ -501,12 +514,12 @@ def test_the_command_that_goes_on_works(tmp_path):
 def test_how_scores_are_made_depends_on_the_labels(run, tmp_path):
     labelled = changed(run, tmp_path / "run", files={"results.jsonl": None})
     words = words_of(labelled)
-    assert f"No scores yet: dcs evaluate {labelled} makes them" in words
+    assert f"No scores yet. To compute them, run dcs evaluate {labelled} ." in words
     np.save(tmp_path / "x.npy", data.load("digits").train.x[:80].numpy())
     arguments = ("--out", tmp_path / "bare", "--epochs", 1, *QUICK)
     assert inside("fit", tmp_path / "x.npy", *arguments).returncode == 0
     words = words_of(tmp_path / "bare")
-    assert f"dcs evaluate {tmp_path / 'bare'} --labels FILE makes them" in words
+    assert f"To compute them, run dcs evaluate {tmp_path / 'bare'} --labels FILE , where FILE is" in words
     assert "The data has no labels" in words
     (tmp_path / "y.txt").write_text("".join(f"{i % 2}\n" for i in range(80)))
     assert inside("evaluate", tmp_path / "bare", "--labels", tmp_path / "y.txt").returncode == 0
@@ -529,11 +542,13 @@ def test_few_things_are_counted_in_words_that_fit(run, tmp_path):
     assert "from 1 sample of" in words
     assert "1 epochs" not in words
     gone = words_of(changed(run, tmp_path / "gone", files={"model.safetensors": None}))
-    assert "It was finished after 4 epochs, but its network is gone: model.safetensors is missing" in gone
+    assert (
+        "Training finished after 4 epochs, but the network is missing: there is no model.safetensors" in gone
+    )
     assert "not finished" not in gone
     empty = words_of(changed(run, tmp_path / "empty", files={"metrics.jsonl": b""}))
     assert "metrics.jsonl is empty or missing" in empty
-    assert "It was not trained" not in empty
+    assert "was not trained" not in empty
 
 
 def test_a_link_is_written_through(run, tmp_path):
@@ -565,6 +580,22 @@ def test_equal_results_are_marked_alike_and_marks_are_explained(experiment, tmp_
 def test_there_are_words_for_every_objective_and_row():
     assert all(name in ROWS for one in experiments.EXPERIMENTS.values() for name in one.orientation)
     assert all(describe_objective(name, None) for name in NAMES if not name.endswith("oracle"))
+    assert all(describe_network(name) != "network" for name in models.REGISTRY)
+    assert all(describe_protocol(name) for name in PROTOCOLS)
+
+
+def test_a_part_of_ones_own_has_a_page_too(run, tmp_path):
+    own = changed(run, tmp_path / "own", training={"objective": "mine", "network": "ours"}, made_of=None)
+    line = json.loads((run / "results.jsonl").read_text().splitlines()[0])
+    (own / "results.jsonl").write_text(
+        json.dumps({**line, "protocol": "theirs", "metrics": {"f1": 0.5}}) + "\n"
+    )
+    (own / "model.safetensors").unlink()
+    words = words_of(own)
+    assert "A network (ours) learned 10 features per sample" in words
+    assert "The objective was mine. " in words
+    assert f"theirs {line['score']:.2f}" in words
+    assert "f1 0.5" in words
 
 
 @pytest.fixture(scope="module")
@@ -581,11 +612,11 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
     results = experiment / "results.jsonl"
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     page = Page(report.write(experiment, map="pca").path)
-    assert f"An experiment with {len(lines)} trials so far" in page.words
+    assert f"Experiment with {len(lines)} trials so far" in page.words
     assert not any("badge" in a.get("class", "") for _, a in page.tags)  # more may have been planned
-    assert "this page shows digits-0.3-dcs-default-train128-1epochs-0" in page.words
+    assert "This page shows one of its runs: digits-0.3-dcs-default-train128-1epochs-0" in page.words
     assert len(page.data["runs"][0]["map"]["x"]) == 597
-    assert f"Every trial ({len(lines)})" in page.words
+    assert f"All trials ({len(lines)})" in page.words
     assert "Expt0: MNIST with Gaussian noise, here on digits. Linear evaluation" in page.words
     renamed = tmp_path / "mnist"  # as if it had been the paper's data
     renamed.mkdir()
@@ -595,14 +626,14 @@ def test_an_experiment_is_beside_the_published_values(experiment, tmp_path):
     for method in ("mse", "dcs"):
         mean, deviation = experiments.published("expt0", "mnist", 0.3, method, "linear")
         assert f"{mean:.2f} ± {deviation:.2f}" in page.words
-    assert "It has no training to show yet" in page.words
+    assert "It has no run to show yet" in page.words
     assert "Expt0: MNIST with Gaussian noise. Linear evaluation" in page.words
 
 
 def test_a_training_of_an_experiment_knows_its_trial(experiment):
     one = experiment / "runs" / "digits-0.3-dcs-default-train128-1epochs-1"
     page = Page(report.write(one, map="pca").path)
-    assert "Every trial (1)" in page.words
+    assert "All trials (1)" in page.words
     assert page.data["runs"][0]["strips"]["rows"] == ["noisy", "denoised", "clean"]
 
 
@@ -634,7 +665,7 @@ def test_what_an_experiment_made_of_samples_is_kept(experiment, tmp_path):
     words = words_of(tmp_path / "old")
     assert SPLIT not in words
     assert MASKED not in words
-    assert "of each sample two versions are made" in words
+    assert "two versions of each sample are made with independent noise" in words
 
 
 def test_other_data_than_that_of_the_training_is_said(run, tmp_path):
@@ -660,14 +691,14 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(run, tmp_path):
     folder = changed(run, tmp_path / "half", files={"model.safetensors": None, "objective.safetensors": None})
     as_before_its_end(folder)
     words = words_of(folder)
-    assert "begins anew, as there is no checkpoint yet" in words
+    assert "starts over, as there is no checkpoint yet" in words
     assert "only checkpoints" not in words
     checkpoint.save(mkdir(folder / "checkpoint"), 3, {}, {}, keep=1)
     words = words_of(folder)
-    assert "--data-seed=3 goes on." in words
+    assert "--data-seed=3 resumes it." in words
     assert words.count("The run has no network yet, only checkpoints to go on from") == 2
     (folder / "metrics.jsonl").unlink()
-    assert "No epoch is finished yet. If it was stopped, dcs fit digits" in words_of(folder)
+    assert "No epoch is complete yet. If it was interrupted, dcs fit digits" in words_of(folder)
 
 
 def mkdir(folder):
@@ -676,17 +707,18 @@ def mkdir(folder):
 
 
 def test_words_are_explained_and_plain(page):
-    assert all(f"{word} {text}" in page.words for word, text in WORDS.items())
+    terms = ("noise", "expected cosine (k)", "dCS", "epoch", "held-out samples", "spread, collapse", "label")
+    assert all(re.search(rf"<dt>{re.escape(term)}</dt><dd>[^<]{{20,}}</dd>", page.source) for term in terms)
     for hard in ("common factor", "train_accuracy", "expected cosine k", "the floor"):
         assert hard not in page.words + str(page.data["charts"])
-    assert "on the samples the classifier learnt from, %: " in page.words
+    assert "accuracy on the training samples of the classifier, %: " in page.words
 
 
 def test_noise_in_normalised_images_is_said_to_be_there():
     split = Views(split=True, sigma=0.441)
-    assert describe_objective("dcs", split).endswith("was found in the data")
+    assert describe_objective("dcs", split).endswith("estimated from the data")
     assert describe_objective("simsiam-dcs", split).endswith(
-        "in the images after their colours were normalised"
+        "estimated from the images after colour normalisation"
     )
 
 
@@ -712,8 +744,8 @@ def test_recordings_can_be_seen_and_heard(tmp_path):
         assert one["strips"]["kind"] == "spectrogram"
         assert one["map"]["classes"] == ["high", "low"]
         assert sorted(one["map"]["names"])[0] == "high/01.wav"
-    assert page.words.count("The denoised ones should hiss less") == 1
-    assert page.words.count("sees spectrograms, of which no recording can be made") == 1
+    assert page.words.count("The denoised versions should contain less hiss") == 1
+    assert page.words.count("works on spectrograms, which cannot be turned back into recordings") == 1
     players = [a["src"] for name, a in page.tags if name == "audio"]
     assert len(players) == 3 + 2 * 3  # a spectrogram cannot be heard
     first = next(name for name in page.data["runs"][1]["strips"]["names"])
@@ -819,14 +851,14 @@ def test_help_has_an_example():
 def test_sheets_hold_pictures_exactly_or_nearly(colours):
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (2600, 24, 20, *colours)).astype(np.uint8)  # more than a sheet
-    exact = _sheets.pack(pictures, 10**9)
+    exact = _pictures.pack(pictures, 10**9)
     assert (pictures_of(exact)[:2600] == pictures).all()
     budget = sum(map(len, exact["sources"])) // 3
-    smaller = _sheets.pack(pictures, budget)
+    smaller = _pictures.pack(pictures, budget)
     assert sum(map(len, smaller["sources"])) <= budget
     assert smaller["sources"][0].startswith("data:image/jpeg")
     smooth = np.repeat(np.linspace(0, 255, 2600).astype(np.uint8), 120).reshape(2600, 12, 10)
-    nearly = _sheets._encode(smooth, 75)
+    nearly = _pictures._encode(smooth, 75)
     assert (
         np.abs(pictures_of(nearly)[:2600].astype(int) - smooth).max() <= 3
     )  # neighbours do not shine through
@@ -834,7 +866,7 @@ def test_sheets_hold_pictures_exactly_or_nearly(colours):
 
 def test_ten_thousand_noisy_pictures_fit_into_a_page():
     pictures = np.random.default_rng(0).integers(0, 256, (10_000, 28, 28)).astype(np.uint8)  # the worst case
-    assert sum(map(len, _sheets.pack(pictures, 5_000_000)["sources"])) <= 5_000_000
+    assert sum(map(len, _pictures.pack(pictures, 5_000_000)["sources"])) <= 5_000_000
 
 
 def test_images_are_drawn_from_black_to_white():
@@ -969,7 +1001,7 @@ def test_names_lose_their_middle_where_there_is_no_room():
 
 @given(st.integers(0, 5000), st.integers(2, 300))
 def test_of_many_epochs_some_are_kept_with_both_ends(n, most):
-    rows = _thinned(n, most)
+    rows = thinned(n, most)
     assert len(rows) <= max(most, 0)
     assert rows == sorted(set(rows))
     if n:
@@ -989,7 +1021,7 @@ def test_text_can_be_read_in_both_themes():
     assert len(blocks) == 3
     for block in blocks:
         colours = dict(re.findall(r"--(\w+): (#\w{6})", block))
-        for text in ("text", "quiet", "accent", "good", "warn"):
+        for text in ("text", "quiet", "accent", "good", "warn", "bad"):
             for back in ("back", "card", *(["note"] if text == "text" else [])):
                 light, dark = sorted((luminance(colours[text]), luminance(colours[back])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, back)

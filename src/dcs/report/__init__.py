@@ -1,4 +1,4 @@
-"""One page that shows what a run learnt: a single HTML file that needs no network."""
+"""HTML pages about runs: one self-contained file that needs no network."""
 
 from dcs.report._write import Report, write
 

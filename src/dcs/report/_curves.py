@@ -1,28 +1,81 @@
-"""The course of a training, for charts and for a table."""
+"""Training curves: the charts of all runs, and their metrics as tables."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from dcs.report._html import Markup, table, tag
 from dcs.report._runs import Run
-from dcs.report._words import CHARTS, Chart
+from dcs.report._templates import Table
 
-_POINTS = 1_000  # of a line
-_ROWS = 200  # of the table
+_POINTS = 1_000  # per line
+_ROWS = 200  # per table
+_OF_VERSION = (
+    " If each sample is split into two noisier versions, the value is that of such a version, which is lower "
+    "than that of the sample."
+)
+
+
+class Chart(NamedTuple):
+    """Metrics that are drawn together."""
+
+    title: str
+    meaning: str
+    lines: tuple[tuple[str, str], ...]  # metrics, and their names in the chart
+    deviation: str | None = None  # metric that makes a band around the first line
+
+
+CHARTS = (
+    Chart(
+        "Loss",
+        "The quantity that training minimises. It should fall and then level off. If the loss of held-out "
+        "samples rises while the training loss still falls, the network is overfitted.",
+        (("loss", "training"), ("validation_loss", "held out")),
+    ),
+    Chart("Learning rate", "Step size of the optimiser.", (("learning_rate", "rate"),)),
+    Chart(
+        "Expected cosine (k)",
+        "The cosine similarity to expect between a noisy sample and its clean version, estimated from the "
+        f"data alone: 1 without noise, 0 for noise alone.{_OF_VERSION} It is measured on the same samples "
+        "after each epoch, so the line is often level. The band is the standard deviation over samples.",
+        (("k", "k"),),
+        "k_deviation",
+    ),
+    Chart(
+        "Signal-to-noise ratio",
+        "Strength of the signal divided by that of the noise, estimated from the data alone: at 1 both are "
+        f"equally strong, above 10 the noise is negligible.{_OF_VERSION}",
+        (("snr", "SNR"),),
+        "snr_deviation",
+    ),
+    Chart(
+        "Feature spread (collapse)",
+        "1 if the features point in all directions, 0 if they are the same for all samples. It is always "
+        "small early in training. If it stays near 0, the network has collapsed: it returns the same for "
+        "every sample and has learned nothing.",
+        (("feature_spread", "features"), ("projection_spread", "projections")),
+    ),
+    Chart(
+        "Share of very noisy samples",
+        "The loss weights each sample by its k, but never by less than a lower limit. This is the share of "
+        "samples whose k is below the limit; near 1, the data is almost entirely noise.",
+        (("floored", "share"),),
+    ),
+    Chart(
+        "Gradient norm",
+        "Size of the gradient of the loss. Sudden peaks indicate unstable training.",
+        (("gradient_norm", "norm"),),
+    ),
+    Chart("Speed", "Samples per second.", (("samples_per_second", "samples/s"),)),
+)
 
 
 def charts_of(runs: list[Run]) -> list[dict[str, Any]]:
-    """The charts of what the runs measured, for the page."""
+    """Return the charts of what the runs measured, for the script of the page."""
     there = {
         name for run in runs for line in run.metrics for name, value in line.items() if value is not None
     }
-    known = {name for chart in CHARTS for name, _ in chart.lines} | {
-        chart.deviation for chart in CHARTS if chart.deviation
-    }
-    further = [
-        Chart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known - {"epoch"})
-    ]
+    known = {name for chart in CHARTS for name in (*dict(chart.lines), chart.deviation)} | {"epoch"}
+    further = [Chart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known)]
     objectives = {str(run.settings.get("objective")) for run in runs if run.metrics}
-    apart = " Here losses of different kinds are side by side: compare their shapes, not their heights."
+    apart = " These are losses of different objectives: compare their shapes, not their values."
     return [
         {
             "title": chart.title,
@@ -36,37 +89,29 @@ def charts_of(runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def lines_of(run: Run) -> dict[str, list[float | None]]:
-    """The metrics of a run, each as one list; of very many epochs, some."""
-    shown = _thinned(len(run.metrics), _POINTS)
+    """Return each metric of a run as one list, thinned if there are very many epochs."""
+    shown = thinned(len(run.metrics), _POINTS)
     names = {name: None for line in run.metrics for name in line}
-    lines = {name: [_short(run.metrics[row].get(name)) for row in shown] for name in names}
+    values = {name: [run.metrics[row].get(name) for row in shown] for name in names}
+    lines = {name: [None if x is None else float(f"{x:.6g}") for x in xs] for name, xs in values.items()}
     return {**lines, "epoch": [row + 1 for row in shown]}
 
 
-def table_of(run: Run) -> Markup | None:
-    """The same as a table, for those who do not see the charts."""
-    if not run.metrics:
-        return None
+def table_of(run: Run) -> Table:
+    """Return the metrics of a run as a table, for readers who cannot see the charts."""
     names = list({name: None for line in run.metrics for name in line if name != "epoch"})
-    shown = _thinned(len(run.metrics), _ROWS)
-    rows: list[list[object]] = [
-        [row + 1, *(_digits(run.metrics[row].get(name)) for name in names)] for row in shown
-    ]
+    shown = thinned(len(run.metrics), _ROWS)
+    rows = [[row + 1, *(_digits(run.metrics[row].get(name)) for name in names)] for row in shown]
     some = "" if len(shown) == len(run.metrics) else f", {len(shown)} of {len(run.metrics)} epochs"
     heads = ["epoch", *(name.replace("_", " ") for name in names)]
-    whole = table(heads, rows, caption=f"{run.name}: all metrics{some}", numbers_from=1)
-    return tag("details", tag("summary", f"{run.name}: the same numbers as a table"), whole)
+    return Table(f"{run.name}: all metrics{some}", heads, rows, numbers_from=1)
 
 
-def _thinned(n: int, most: int) -> list[int]:
-    """Evenly spread rows, with the first and the last."""
+def thinned(n: int, most: int) -> list[int]:
+    """Return at most `most` evenly spread rows of `n`, including the first and the last."""
     if n <= most:
         return list(range(n))
     return sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
 
 
 def _digits(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Features on a plane, and in clusters."""
+"""Layout of features in a plane, and clusters of features."""
 
 import io
 import re
@@ -20,12 +20,12 @@ _EPOCHS = 200
 
 
 def lay_out(features: Array, kind: str | None, seed: int) -> tuple[Array, str, str]:
-    """Places on a plane, (n, 2) from 0 to 1, the kind of map, and what is to be said of it.
+    """Return positions in a plane, (n, 2) from 0 to 1, the kind of map, and a remark if it was not chosen.
 
     Args:
-        features: (n, d).
-        kind: `umap` or `pca`; None: UMAP if it is installed.
-        seed: Of UMAP.
+        features: Features (n, d).
+        kind: `umap` or `pca`; by default UMAP if it is installed.
+        seed: Random seed for UMAP.
     """
     remark = ""
     if kind is None:
@@ -42,7 +42,7 @@ def lay_out(features: Array, kind: str | None, seed: int) -> tuple[Array, str, s
 
 
 def cluster(features: Array, count: int, seed: int) -> Array:
-    """The cluster of each sample, by k-means on standardised features; 0 is the largest."""
+    """Return the cluster of each sample, by k-means on standardised features; 0 is the largest."""
     deviation = features.std(0)
     scaled = (features - features.mean(0)) / np.where(deviation > 0, deviation, 1)
     count = min(count, len(np.unique(scaled, axis=0)))
@@ -53,11 +53,11 @@ def cluster(features: Array, count: int, seed: int) -> Array:
 
 
 def _pca(features: Array) -> Array:
-    """The two directions of largest variance; of one feature, itself and nothing."""
+    """Project on the two directions of largest variance; a single feature is padded with zeros."""
     centred = features.astype(np.float64) - features.mean(0, dtype=np.float64)
     directions = np.linalg.eigh(centred.T @ centred).eigenvectors[:, :-3:-1]
     largest = np.abs(directions).argmax(0)[None]
-    directions = directions * np.sign(np.take_along_axis(directions, largest, 0))  # or either sign would do
+    directions = directions * np.sign(np.take_along_axis(directions, largest, 0))  # as the sign is arbitrary
     places: Array = np.pad(centred @ directions, ((0, 0), (0, 2 - directions.shape[1])))
     return places
 
@@ -65,7 +65,7 @@ def _pca(features: Array) -> Array:
 def _umap(features: Array, seed: int) -> Array:
     umap = require("umap", "clustering", "a map by UMAP")
     with progress("making the map (UMAP)", _EPOCHS) as advance, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its spectral start, which is then replaced by another
+        warnings.simplefilter("ignore")  # a failed spectral start, which UMAP replaces by a random one
         shown = {"disable": False, "file": _Bar(advance), "bar_format": "{n_fmt} ", "mininterval": 0.2}
         made = umap.UMAP(
             n_neighbors=_NEIGHBOURS, n_epochs=_EPOCHS, random_state=seed, n_jobs=1, tqdm_kwds=shown
@@ -75,7 +75,7 @@ def _umap(features: Array, seed: int) -> Array:
 
 
 class _Bar(io.TextIOBase):
-    """What UMAP writes its progress to, a number now and then."""
+    """File to which UMAP writes its progress, as numbers."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         self.advance, self.done = advance, 0

@@ -16,8 +16,7 @@ from dcs.estimator import DenoisingEncoder
 from dcs.noise import GaussianSplit
 from dcs.objectives import ChosenViews, DenoisingCosine, SelfSupervised
 from dcs.report._layout import cluster, lay_out
-from dcs.report._pictures import Painter, Pixels, find_painter
-from dcs.report._sheets import Sheets, pack
+from dcs.report._pictures import Painter, Pixels, Sheets, find_painter, pack
 from dcs.report._sounds import RECORDINGS, as_wav, heard
 from dcs.report._source import Shown
 from dcs.training import RunError

@@ -1,4 +1,4 @@
-"""Recordings to listen to, inside the page."""
+"""Recordings as sounds inside the page."""
 
 import base64
 import io
@@ -8,23 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 RECORDINGS = 3
-_BYTES = 1_200_000  # of all recordings of a run together
+_BYTES = 1_200_000  # all recordings of a run together
 _LONGEST = 8.0  # seconds
 
 
 def heard(rate: int, length: int, kinds: int) -> int:
-    """How many samples of each recording are heard, so that all of a run's fit into the page.
+    """Return how many samples of each recording are played, so that all recordings of a run fit in the page.
 
     Args:
-        rate: In Hz.
-        length: Of a recording, in samples.
-        kinds: In how many versions each is heard.
+        rate: Sampling rate in Hz.
+        length: Length of a recording in samples.
+        kinds: Number of versions of each recording.
     """
     return min(length, round(_LONGEST * rate), _BYTES // (2 * RECORDINGS * kinds))
 
 
 def as_wav(signal: NDArray[np.float32], rate: int, gain: float) -> str:
-    """A data URI of a mono recording with 16 bits a sample."""
+    """Return a data URI of a mono recording with 16 bits per sample."""
     integers = np.rint(np.clip(signal * gain, -1, 1) * 32767).astype("<i2")
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:

@@ -1,7 +1,7 @@
 "use strict";
-// What all parts of the page share. Text only ever becomes text: there is no innerHTML anywhere.
+// Shared by all parts of the page. Text from data is only ever inserted as text: there is no innerHTML anywhere.
 const page = JSON.parse(document.getElementById("data").textContent);
-const redraws = new Set(); // functions that draw again, after a change of theme or size
+const redraws = new Set(); // functions that redraw after a change of theme or size
 
 function fill(node, attributes, inside) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -29,7 +29,7 @@ function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// Told apart by people with colour blindness as far as ten colours can be, on light and on dark.
+// As distinguishable for colour-blind readers as ten colours can be, on light and on dark.
 const COLOURS = [
   "#3b82c4", "#e07b1a", "#2f9e6e", "#d0506e", "#9467bd", "#9a6b4f", "#d977b8", "#7f8a94", "#a8a31f", "#22b3c4",
 ];
@@ -56,7 +56,7 @@ function digits(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-// Small pictures that come in few large ones: see Sheets in _sheets.py.
+// Small pictures packed into few large ones: see Sheets in _pictures.py.
 class Pictures {
   constructor(sheets) {
     Object.assign(this, sheets);
@@ -96,7 +96,7 @@ function redrawAll() {
 }
 
 (function theme() {
-  const themes = { "": "as the system", light: "light", dark: "dark" };
+  const themes = { "": "system", light: "light", dark: "dark" };
   const button = document.getElementById("theme");
   const root = document.documentElement;
   const apply = (name) => {
@@ -112,7 +112,7 @@ function redrawAll() {
     const names = Object.keys(themes);
     const next = names[(names.indexOf(root.dataset.theme || "") + 1) % names.length];
     apply(next);
-    try { localStorage.setItem("dcs-theme", next); } catch { /* then it is forgotten */ }
+    try { localStorage.setItem("dcs-theme", next); } catch { /* the choice is not kept */ }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
   addEventListener("resize", redrawAll);

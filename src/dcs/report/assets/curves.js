@@ -1,4 +1,4 @@
-// Charts of what was measured in training: one line for each run and metric.
+// Charts of the training metrics: one line per run and metric.
 class Chart {
   constructor(chart, runs) {
     this.series = [];

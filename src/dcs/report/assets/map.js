@@ -17,8 +17,8 @@ class FeatureMap {
     this.view = { zoom: 1, x: 0, y: 0 };
     this.canvas = element("canvas", {
       tabindex: 0, role: "application", "aria-roledescription": "map",
-      "aria-label": `Map of ${this.count} samples. Arrow keys go from sample to sample, Enter lists the nearest ` +
-        "ones, plus and minus zoom, 0 shows all, Escape ends a choice and hides the picture.",
+      "aria-label": `Map of ${this.count} samples. Arrow keys move from sample to sample, Enter lists the nearest ` +
+        "ones, plus and minus zoom, 0 shows the whole map, Escape clears the selection and hides the picture.",
     });
     this.layer = element("canvas");
     this.tip = element("div", { class: "tip", hidden: true });
@@ -51,7 +51,7 @@ class FeatureMap {
     if (this.by !== "snr") return colourOf(value, this.groups());
     const [low, high] = this.snrRange();
     if (value === null) return cssColour("quiet");
-    return rampColour(Math.round((24 * (value - low)) / (high - low || 1)) / 24); // few colours are drawn quicker
+    return rampColour(Math.round((24 * (value - low)) / (high - low || 1)) / 24); // few colours are drawn faster
   }
 
   place(i) {
@@ -59,7 +59,7 @@ class FeatureMap {
     return [this.left + this.unit * this.data.x[i] * zoom + x, this.top - this.unit * this.data.y[i] * zoom + y];
   }
 
-  // Take the size of the screen, and find how large the map can be in it.
+  // Read the size of the canvas, and fit the map into it.
   fit() {
     this.ratio = devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
@@ -82,7 +82,7 @@ class FeatureMap {
     this.fit();
     if (!this.width || !this.height) return; // nothing is shown, as while a page is being printed
     const context = this.layer.getContext("2d");
-    const stamps = new Map(); // a dot of each colour, as to copy one is quicker than to draw it
+    const stamps = new Map(); // one dot per colour: copying is faster than drawing
     const pale = this.stamp(cssColour("quiet"), 0.15);
     const reach = this.radius * this.ratio + 1;
     const put = (i, stamp) => {
@@ -202,7 +202,7 @@ class FeatureMap {
     this.draw();
   }
 
-  // Lead the lasso on to a place.
+  // Extend the lasso to a place.
   extend(place) {
     this.lasso.push(place);
     this.hide();
@@ -221,7 +221,7 @@ class FeatureMap {
     return words;
   }
 
-  // Ring a point, and show what it is.
+  // Mark a point, and show its sample.
   look(i) {
     if (i === this.focus && !this.tip.hidden) return;
     this.focus = i;
@@ -233,7 +233,7 @@ class FeatureMap {
     }
     const words = this.words(i);
     this.spoken.textContent = words.join(", ");
-    const picture = this.pictures.canvas(i, { role: "img", "aria-label": "the sample" });
+    const picture = this.pictures.canvas(i, { role: "img", "aria-label": "sample" });
     this.tip.replaceChildren(picture, ...words.map((text) => element("p", {}, text)));
     this.tip.hidden = false;
     const [x, y] = this.place(i);
@@ -247,7 +247,7 @@ class FeatureMap {
     this.tip.hidden = true;
   }
 
-  // Choose points here and, of runs on the same samples, on their maps too.
+  // Select points here and on the maps of other runs on the same samples.
   choose(points) {
     for (const map of maps) {
       if (map !== this && map.data.sheets !== this.data.sheets) continue;

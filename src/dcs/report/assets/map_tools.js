@@ -1,16 +1,16 @@
-// The controls of a map, its legend, and the list of what was chosen: all of it works by keyboard.
-const AT_ONCE = 48; // samples that a list shows before it is asked for more
+// Controls, legend and list of selected samples of a map: all of it works by keyboard.
+const AT_ONCE = 48; // samples added to the list at a time
 const MAP_KINDS = {
-  umap: "UMAP, which keeps neighbours together, while sizes of islands and distances between them mean little",
-  pca: "PCA, the two directions in which features differ most, so that what differs in others lies on top of each other",
+  umap: "UMAP, which keeps similar samples together, while sizes of islands and distances between them mean little",
+  pca: "PCA, the two directions of largest variance: samples that only differ in other directions overlap",
 };
 const MAP_HINTS = [
-  "Point at a sample, or tap it, to see it. Press a colour of the legend to list its samples, and again to show all.",
-  "With Lasso, draw a line round samples to list them. Of several runs on the same data, the same samples are " +
+  "Point at a sample, or tap it, to see it. Press a colour in the legend to list its samples, and again to show all.",
+  "With Lasso, draw a line around samples to list them. If several runs used the same data, the same samples are " +
     "marked on all maps.",
-  "By keyboard: arrows go from sample to sample, Enter lists its nearest, + and − zoom, 0 shows all, Escape ends " +
-    "a choice and hides the picture.",
-  "The wheel zooms once the map was clicked, or with Ctrl; what was enlarged can be dragged.",
+  "Keyboard: arrow keys move from sample to sample, Enter lists the nearest ones, + and − zoom, 0 shows the whole " +
+    "map, Escape clears the selection and hides the picture.",
+  "The mouse wheel zooms after a click on the map, or with Ctrl; drag to move the enlarged map.",
 ];
 
 class MapTools {
@@ -34,10 +34,10 @@ class MapTools {
 
   about(data) {
     const [shown, all] = [data.x.length, data.of].map((number) => number.toLocaleString("en"));
-    const some = data.x.length < data.of ? `${shown} of ${all} samples, drawn at random` : `all ${all} samples`;
+    const some = data.x.length < data.of ? `${shown} of ${all} samples, chosen at random` : `all ${all} samples`;
     const remark = data.remark ? ` (${data.remark})` : "";
-    return element("p", { class: "quiet" }, `The ${data.part} split: ${some}. Its ${data.features} features are ` +
-      `laid out by ${MAP_KINDS[data.kind]}${remark}. Clusters are groups that k-means finds in the features.`);
+    return element("p", { class: "quiet" }, `The ${data.part} split: ${some}. Their ${data.features} features are ` +
+      `laid out by ${MAP_KINDS[data.kind]}${remark}. Clusters are found in the features by k-means.`);
   }
 
   hints() {
@@ -51,7 +51,7 @@ class MapTools {
     const options = kinds.filter(([, values]) => values).map(([text]) =>
       element("option", { value: text.toLowerCase(), selected: text === map.by }, text));
     this.by = element("select", { onchange: () => this.colour(this.by.value) }, ...options);
-    this.modes = [["look", "Look and move"], ["lasso", "Lasso"]].map(([name, text]) =>
+    this.modes = [["look", "Point and move"], ["lasso", "Lasso"]].map(([name, text]) =>
       button(text, () => this.take(name), { "data-tool": name, "aria-pressed": String(name === map.tool) }));
     const zooms = [["+", "Zoom in", 1.5], ["−", "Zoom out", 1 / 1.5], ["All", "Show the whole map", 0]];
     const group = (label, buttons) => element("div", { class: "group", role: "group", "aria-label": label }, ...buttons);
@@ -71,7 +71,7 @@ class MapTools {
     this.touch();
   }
 
-  // Fingers scroll the page over the map, unless they draw a lasso or move what was enlarged.
+  // Touch scrolls the page over the map, unless it draws a lasso or moves an enlarged map.
   touch() {
     const ours = this.map.tool === "lasso" || this.map.view.zoom > 1;
     this.map.canvas.style.touchAction = ours ? "none" : "pan-y";
@@ -85,7 +85,7 @@ class MapTools {
     this.mark();
   }
 
-  // Show which colour is chosen; the choice may have been made on another map.
+  // Show which legend entry is selected, possibly on another map.
   mark() {
     const { chosen } = this.map;
     for (const [pressed, points] of this.buttons) {
@@ -116,7 +116,7 @@ class MapTools {
       this.buttons.set(pressed, points);
       return element("li", {}, pressed);
     });
-    return element("ul", { class: "legend", "aria-label": "Legend: press one to list its samples" }, ...items);
+    return element("ul", { class: "legend", "aria-label": "Legend: press an entry to list its samples" }, ...items);
   }
 
   ramp() {
@@ -131,24 +131,24 @@ class MapTools {
       context.fillRect(i, 0, 1, 1);
     }
     const order = [...snr.keys()].filter((i) => snr[i] !== null).sort((a, b) => snr[a] - snr[b]);
-    const some = (text, points) => button(`List those with ${text}`, () => this.show(points, `with ${text}`));
+    const some = (text, points) => button(`List samples with ${text}`, () => this.show(points, `with ${text}`));
     return [
       element("p", { class: "quiet" },
-        `Signal-to-noise ratio of each sample, ${about}: at 1, signal and noise are equally strong; above 10, noise ` +
-          "hardly matters."),
+        `Signal-to-noise ratio of each sample, ${about}: at 1, signal and noise are equally strong; above 10, the noise ` +
+          "is negligible."),
       scale,
       element("div", { class: "ends" }, element("span", {}, `${low}, most noise`),
         element("span", {}, `${high}, least noise`)),
-      element("div", { class: "tools" }, some("the least SNR", order.slice(0, AT_ONCE)),
-        some("the largest SNR", order.slice(-AT_ONCE).reverse())),
+      element("div", { class: "tools" }, some("the lowest SNR", order.slice(0, AT_ONCE)),
+        some("the highest SNR", order.slice(-AT_ONCE).reverse())),
     ];
   }
 
-  // List samples, and leave the others pale.
+  // List samples, and draw the others pale.
   show(points, words) {
     const { map } = this;
     if (!points.length) {
-      this.end("No samples in it.");
+      this.end(`No samples ${words}.`);
       return;
     }
     map.choose(points);
@@ -173,7 +173,7 @@ class MapTools {
     return element("li", {}, pressed);
   }
 
-  // Of which labels, or else clusters, the samples are.
+  // Count the labels, or else clusters, of samples.
   shares(points) {
     const { data } = this.map;
     const counts = new Map();
@@ -187,7 +187,7 @@ class MapTools {
     return element("p", { class: "quiet" }, `${data.labels ? "Labels" : "Clusters"}: ${most.join(", ")}`);
   }
 
-  // The list to copy, written when it is asked for.
+  // The list as text for copying, written when it is opened.
   text(points) {
     const area = element("textarea", { readonly: true, "aria-label": "The samples as text" });
     const write = () => { area.value = points.map((i) => this.map.words(i).join("\t")).join("\n"); };

@@ -1,8 +1,8 @@
-// Samples under a slider: left of the line denoised, right of it as they are; the clean ones are below.
+// Samples with a slider: denoised left of the line, noisy right of it; clean samples below.
 const STRIP_WORDS = {
-  image: "Each picture is a sample.",
-  spectrogram: "Each picture is a recording: time goes to the right, high tones are above, bright is loud.",
-  profile: "Each picture is a sample: one bar for each number, up or down from",
+  image: "Each picture is one sample.",
+  spectrogram: "Each picture is one recording: time runs from left to right, high frequencies are at the top, bright is loud.",
+  profile: "Each picture is one sample: one bar per value, up or down from",
 };
 
 class Strips {
@@ -11,7 +11,7 @@ class Strips {
     this.pictures = new Pictures(strips.sheets);
     this.input = element("input", {
       type: "range", min: 0, max: 100, value: 50, oninput: () => this.draw(),
-      "aria-label": "Where the line between noisy and denoised is",
+      "aria-label": "Position of the line between noisy and denoised",
     });
     this.wipes = strips.names.map((name, i) => this.wipe(i));
     place.append(
@@ -29,13 +29,13 @@ class Strips {
     const words = [STRIP_WORDS[this.strips.kind]];
     if (this.strips.kind === "profile") {
       const { base } = this.strips;
-      words.push(base ? `${digits(base)}, the middle of all values.` : "zero.");
+      words.push(base ? `${digits(base)}, the median of all values.` : "zero.");
     }
-    words.push("Left of the line it is denoised, right of it as it came.");
+    words.push("Left of the line the sample is denoised, right of it noisy.");
     if (this.strips.rows.includes("clean")) words.push("Below each is the clean sample, which training never saw.");
     if (this.strips.cosines) {
-      words.push("The numbers, cosines, say how like the clean one it is, before and after: 1 is the same but for how " +
-        "bright or loud it is as a whole, 0 has nothing in common with it.");
+      words.push("The numbers are the cosine similarity to the clean sample before and after denoising: 1 means equal " +
+        "except for overall brightness or loudness, 0 means nothing in common.");
     }
     return words.join(" ");
   }

@@ -1,0 +1,121 @@
+"""Scores and trials as tables, next to the published values where there are any."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dcs import experiments
+from dcs.experiments._formats import experiment_title, remarks, score_text
+from dcs.experiments._table import TITLES
+from dcs.report._descriptions import describe_protocol
+from dcs.report._runs import Line, Run
+from dcs.report._templates import Score, Table
+
+MEASURES = {
+    "train_accuracy": "accuracy on the training samples of the classifier, %:",
+    "nmi": "normalised mutual information of clusters and classes (NMI), %:",
+    "ari": "adjusted Rand index of clusters and classes (ARI), %:",
+    "psnr": "PSNR, dB:",
+    "si_snr": "SI-SNR, dB:",
+    "ssim": "SSIM:",
+}
+ROWS = {
+    "pca": "principal components of the data",
+    "untrained": "the network with its random initial weights",
+    "oracle": "trained with the clean samples, which no method has",
+    "supervised": "trained with labels",
+    "log-mel statistics": "means and standard deviations of the spectrogram",
+}
+
+
+def tables_of(run: Run) -> list[Table]:
+    """Return the scores of a run, or the paper's tables of an experiment."""
+    if run.of_experiment:
+        return [_published(found) for found in experiments.tables(run.results)]
+    return [_evaluations(run.results)] if run.results else []
+
+
+def trials_of(run: Run) -> Table | None:
+    """Return all trials of an experiment."""
+    if not run.of_experiment or not run.results:
+        return None
+    names = ["method", "variant", "dataset", "noise", "protocol", "trial", "epochs"]
+    rows = [
+        [
+            *(f"{float(line[name]):g}" if name == "noise" else line[name] for name in names),
+            _digits(line["score"], 2),
+            _digits(line.get("seconds"), 0),
+        ]
+        for line in run.results
+    ]
+    names[2] = "data"
+    return Table(f"All trials ({len(rows)})", [*names, "score, %", "seconds"], rows, numbers_from=5)
+
+
+def newest(run: Run) -> list[str]:
+    """Return the newest score of each protocol, for a run that is not part of an experiment."""
+    found = {} if run.of_experiment else {line.get("protocol"): line.get("score") for line in run.results}
+    return [f"{name} {score:.1f} %" for name, score in found.items() if isinstance(score, int | float)]
+
+
+def _evaluations(lines: list[Line]) -> Table:
+    """Return what `dcs evaluate` measured, the newest last."""
+    rows = [
+        [
+            line.get("protocol", ""),
+            _digits(line.get("score"), 2),
+            line.get("dataset", ""),
+            line.get("noise") or "none",
+            line.get("epochs", ""),
+            _further(line.get("metrics")),
+        ]
+        for line in lines
+    ]
+    heads = ["protocol", "score, %", "data", "noise", "epochs", "other metrics"]
+    described = {name: describe_protocol(name) for name in dict.fromkeys(str(row[0]) for row in rows)}
+    notes = [(name, text) for name, text in described.items() if text]
+    return Table("Scores of this run", heads, rows, notes=notes)
+
+
+def _published(found: experiments.Table) -> Table:
+    """Return a table of an experiment next to the published values."""
+    heads = ["method"]
+    for column in found.columns:
+        heads += [found.headings[column], "paper"]
+    rows: list[list[object]] = []
+    for row in found.rows:
+        cells: list[object] = [row]
+        for inside in found.columns.values():
+            cell = inside.get(row)
+            if cell is None:
+                cells += ["", ""]
+            else:
+                own = Score(score_text((cell.mean, cell.deviation)), cell.rank)
+                cells += [own, score_text(cell.published) or "–"]
+        rows.append(cells)
+    title, meaning = TITLES[found.protocol], describe_protocol(found.protocol)
+    unranked = experiments.EXPERIMENTS[found.experiment].orientation
+    notes = [(title, f"{meaning}.")] if meaning else []
+    notes += [("", _about_rows(found.rows, unranked))]
+    notes += [(found.headings[column], text) for column, text in remarks(found).items()]
+    return Table(f"{experiment_title([found])}. {title}: accuracy, %", heads, rows, 1, notes)
+
+
+def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:
+    """Explain the marks, and the rows that are never marked."""
+    methods = {row.partition(" (")[0] for row in rows}
+    beside = [f"{name} ({ROWS[name]})" for name in unranked if name in methods]
+    text = "Bold is the best of a column, underlined the second best; “paper” is the published value."
+    return f"{text} For orientation only, and never marked: {', '.join(beside)}." if beside else text
+
+
+def _further(metrics: Any) -> str:
+    """Return what was measured besides the score."""
+    found = metrics.items() if isinstance(metrics, dict) else ()
+    numbers = {name: value for name, value in found if isinstance(value, int | float)}
+    return ", ".join(
+        f"{MEASURES.get(name, name.replace('_', ' '))} {value:.4g}" for name, value in numbers.items()
+    )
+
+
+def _digits(value: Any, after_point: int) -> str:
+    return f"{value:.{after_point}f}" if isinstance(value, int | float) else "–"
