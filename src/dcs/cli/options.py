@@ -123,7 +123,11 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
         given = {parameter.name: values.pop(parameter.name) for parameter in further}
         from dcs.data import parse_label
 
-        read: dict[str, tuple[str, Callable[[Any], Any]]] = {"data_seed": ("seed", int), "label": ("label", parse_label), "mixed": ("mixed", str)}
+        read: dict[str, tuple[str, Callable[[Any], Any]]] = {
+            "data_seed": ("seed", int),
+            "label": ("label", parse_label),
+            "mixed": ("mixed", str),
+        }
         named = {}
         for name, value in given.items():
             if value is not None and value is not False:
