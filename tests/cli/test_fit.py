@@ -223,7 +223,7 @@ def test_settings_from_a_file(photos, tmp_path, name):
         (["digits", "--out", "r", "--noise", "gaussian"], 2, "KIND:STRENGTH"),
         (["digits", "--out", "r", "--noise", "pink:1"], 1, "kind of noise must be one of"),
         (["digits", "--out", "r", "--size", "big"], 2, "is not a size"),
-        (["digits", "--out", "r", "--size", "8"], 1, "size means nothing for digits"),
+        (["digits", "--out", "r", "--size", "8"], 1, "size is not applicable to digits"),
         (["digits", "--out", "r", "--network", "vgg"], 1, "network must be one of"),
         (["digits", "--out", "r", "--rho", "1.5"], 1, "rho must be in (0, 1]"),
         (["digits", "--out", "r", "--config", "nothing.toml"], 1, "nothing.toml"),

@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def download_size(self) -> int:
-        """Bytes to download, in all."""
+        """Total size of the download in bytes."""
         return sum(remote.size for remote in self.remotes)
 
 

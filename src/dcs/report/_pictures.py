@@ -76,8 +76,8 @@ def find_painter(part: Split, front_end: LogMel | None, rate: int | None) -> Pai
 def _spectrograms(rate: int, length: int) -> LogMel:
     """For recordings that the network sees as waveforms: at least eight frames, whatever their length."""
     usual = LogMel(rate, standardise="none")
-    frame = min(usual._frame, max(8, length // 5))
-    return usual if frame == usual._frame else LogMel(rate, frame=frame, hop=frame // 2, standardise="none")
+    frame = min(usual.frame, max(8, length // 5))
+    return usual if frame == usual.frame else LogMel(rate, frame=frame, hop=frame // 2, standardise="none")
 
 
 def _range(x: Tensor) -> tuple[float, float]:
