@@ -221,7 +221,7 @@ def test_settings_from_a_file(photos, tmp_path, name):
         (["digits", "--out", "r", "--set", "rho"], 2, "is not NAME=VALUE"),
         (["digits", "--out", "r", "--epochs", "-1"], 2, "--epochs"),
         (["digits", "--out", "r", "--noise", "gaussian"], 2, "KIND:STRENGTH"),
-        (["digits", "--out", "r", "--noise", "pink:1"], 1, "kind of noise must be one of"),
+        (["digits", "--out", "r", "--noise", "pink:1"], 1, "noise must be one of"),
         (["digits", "--out", "r", "--size", "big"], 2, "is not a size"),
         (["digits", "--out", "r", "--size", "8"], 1, "size is not applicable to digits"),
         (["digits", "--out", "r", "--network", "vgg"], 1, "network must be one of"),
