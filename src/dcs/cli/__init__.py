@@ -54,7 +54,9 @@ def _as_options(text: str) -> str:
     text = text.replace("skip_bad=True", "--skip-bad")
     text = re.sub(r"[\w-]+ \(--([\w-]+)\)", r"--\1", text)  # such as: part (--part)
     text = re.sub(
-        r"^(\w+) is not applicable to", lambda found: f"--{found[1].replace('_', '-')} is not applicable to", text
+        r"^(\w+) is not applicable to",
+        lambda found: f"--{found[1].replace('_', '-')} is not applicable to",
+        text,
     )
     return re.sub(
         r"""\b(mixed|label)=(["'])(.*?)\2""", lambda found: f"--{found[1]} {shlex.quote(found[3])}", text
