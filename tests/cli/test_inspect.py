@@ -250,7 +250,7 @@ def test_it_says_what_was_looked_at():
 def test_errors_name_options_and_remedies(photos, tmp_path):
     picture = next(photos.glob("*.png"))
     assert "put it in a folder" in inside("inspect", picture).stderr
-    assert "--skip-bad means nothing for digits" in inside("inspect", "digits", "--skip-bad").stderr
+    assert "--skip-bad is not applicable to digits" in inside("inspect", "digits", "--skip-bad").stderr
     assert "--out must end in" in inside("inspect", photos, "--out", tmp_path / "x.txt").stderr
     (tmp_path / "none").mkdir()
     assert "nor anything else" in inside("inspect", tmp_path / "none").stderr

@@ -170,7 +170,7 @@ def _from_table(where: str, table: Table, resident: bool | None, location: Path 
 
 
 def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
-    """x (or the only array) with y; or x_train, y_train, x_test, y_test."""
+    """Read x (or the only array) with y; or x_train, y_train, x_test, y_test."""
     arrays = open_npz(path)
     names = ", ".join(arrays) or "(none)"
     if label is not None and label is not False and (not isinstance(label, str) or label not in arrays):
@@ -208,7 +208,7 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
         if y is not None:
             if y.shape != x.shape[:1]:
                 raise DataError(
-                    f"{path} has {x.shape} data and {y.shape} labels: one label a sample is needed"
+                    f"{path} has {x.shape} data and {y.shape} labels: one label per sample is needed"
                 )
             labels = to_labels(numbers[start : start + len(y)], len(classes), str(path))
             start += len(y)
@@ -250,7 +250,7 @@ def _options_of(source: object) -> tuple[str, ...]:
 
 
 def _own_path(source: str | os.PathLike[str]) -> Path:
-    """Absolute, so that it is found again from wherever it is read later."""
+    """Return the absolute path, so that it is found again after a change of directory."""
     if not str(source):
         raise ValueError("name is empty: name a known data set, a file or a folder")
     try:

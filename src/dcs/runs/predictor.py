@@ -69,6 +69,11 @@ class Predictor:
         """Whether only the direction of a prediction counts."""
         return self.learned.scale_free if self.objective is None else self.objective.scale_free
 
+    def name_features(self, names: tuple[str, ...]) -> None:
+        """Record the names of the columns of the training data."""
+        learned = self.learned.model_copy(update={"feature_names": names})
+        self.record = self.record.model_copy(update={"learned": learned})
+
     def transform(self, data: Split | Numbers) -> Array:
         """Compute the features of samples, (n, k) in float32."""
         x, lengths = self._seen(data)
