@@ -72,7 +72,6 @@ def main() -> None:
         sys.exit(f"dcs: {error}")
 
 
-<<<<<<< HEAD
 def keep_freed_memory() -> None:
     """Let glibc's malloc keep up to 64 MB of freed memory, for the rest of the process.
 
@@ -81,21 +80,6 @@ def keep_freed_memory() -> None:
     in the library, because it changes the whole process, which is the command's own.
     """
     bytes(2**25 - 2**16)  # zeros that are never touched, so that no memory is used
-=======
-def _as_options(text: str) -> str:
-    """Advice on arguments in Python, as options: mixed="crop" becomes --mixed crop."""
-    text = text.replace("label=False", "--label none").replace("label=...", "--label")
-    text = text.replace("skip_bad=True", "--skip-bad")
-    text = re.sub(r"[\w-]+ \(--([\w-]+)\)", r"--\1", text)  # such as: part (--part)
-    text = re.sub(
-        r"^(\w+) is not applicable to",
-        lambda found: f"--{found[1].replace('_', '-')} is not applicable to",
-        text,
-    )
-    return re.sub(
-        r"""\b(mixed|label)=(["'])(.*?)\2""", lambda found: f"--{found[1]} {shlex.quote(found[3])}", text
-    )
->>>>>>> data
 
 
 def _version(wanted: bool) -> None:
