@@ -13,7 +13,6 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from safetensors.torch import load_file
 
 import dcs as library
 from dcs.augmentation import CIFAR10
@@ -277,28 +276,6 @@ def test_metrics_go_to_tensorboard_too(tmp_path):
     assert "pip install 'dcs-learn[wandb]'" in missing.stderr
     unknown = inside("fit", "digits", "--out", tmp_path / "t", "--log", "paper", *QUICK)
     assert "log must be one of tensorboard, wandb" in unknown.stderr
-
-
-def test_two_processes_make_one_run(tmp_path):
-    arguments = ["fit", "digits", "--epochs", "2", "--noise", "gaussian:0.3", *QUICK]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "-m",
-        "dcs",
-    ]
-    result = subprocess.run(
-        [*command, *arguments, "--out", str(tmp_path / "two")], capture_output=True, text=True, timeout=200
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("is finished after 2 epochs") == 1
-    assert inside(*arguments, "--out", tmp_path / "one").returncode == 0
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-4
 
 
 def test_python_m_dcs():
