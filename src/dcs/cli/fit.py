@@ -44,8 +44,8 @@ def fit(
         int | None,
         typer.Option(
             min=0,
-            help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; 100 "
-            "for self-supervised objectives]",
+            help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; "
+            "100 for self-supervised objectives]",
         ),
     ] = None,
     patience: Annotated[

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError
 from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
@@ -61,10 +62,12 @@ def read_images(
     """
     for name in ("rate", "hop"):
         if getattr(reading, name) is not None:
-            raise ValueError(f"{name} is for recordings and is not applicable to images: leave it out")
+            raise ValueError(
+                f"{argument(name)} is for recordings and is not applicable to images: leave it out"
+            )
     mixed, size = reading.mixed, reading.size
     if mixed in ("pad", "windows"):
-        raise ValueError(f'mixed="{mixed}" is for recordings: use mixed="resize" or mixed="crop" for images')
+        raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")
     size = (size, size) if isinstance(size, int) else size
     headers = scan_files(files, _read_header, "scanning images")
     if len({header.floating for header in headers}) > 1:
@@ -90,7 +93,7 @@ def _agree_on_colour(files: Sequence[Path], colour: list[bool], mixed: str) -> b
         kinds = list_kinds(["colour" if c else "grey" for c in colour], files)
         raise DataError(
             f"grey and colour images are mixed: {kinds}: put them in folders of their own, or repeat the "
-            f'grey ones in three channels with mixed="resize" or mixed="crop"'
+            f"grey ones in three channels with {_fitting()}"
         )
     return any(colour)
 
@@ -105,14 +108,14 @@ def _agree_on_size(
         raise DataError(
             f"images must be of one size (height×width){asked} but these are "
             f"{list_kinds([f'{h}×{w}' for h, w in sizes], files)}: "
-            f'remove the odd ones, or use mixed="resize" or mixed="crop"'
+            f"remove the odd ones, or use {_fitting()}"
         )
     if mixed == "crop" and (smallest[0] < height or smallest[1] < width):
         small = [i for i, (h, w) in enumerate(sizes) if h < height or w < width]
         kinds = list_kinds([f"{h}×{w}" for h, w in (sizes[i] for i in small)], [files[i] for i in small])
         raise DataError(
             f"images are smaller (height×width) than the {height}×{width} that size cuts out: {kinds}: "
-            f'use a smaller size, or mixed="resize"'
+            f"use a smaller size, or {argument('mixed', 'resize')}"
         )
     return height, width
 
@@ -263,3 +266,8 @@ def _open(file: Path) -> Iterator[Any]:
         ) from error
     except Exception as error:  # corrupted files make Pillow raise errors of every kind
         raise unreadable(file, "an image", str(error) or type(error).__name__) from error
+
+
+def _fitting() -> str:
+    """Name the ways to bring images to one size."""
+    return f"{argument('mixed', 'resize')} or {argument('mixed', 'crop')}"

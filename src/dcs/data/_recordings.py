@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
@@ -93,11 +94,16 @@ def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
     if isinstance(size, tuple):
         raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
     if mixed == "resize":
-        raise ValueError('a recording cannot be resized without changing its pitch: use mixed="crop"')
+        raise ValueError(
+            f"a recording cannot be resized without changing its pitch: use {argument('mixed', 'crop')}"
+        )
     if hop is not None and mixed != "windows":
-        raise ValueError(f'hop is not applicable to mixed="{mixed}", only to "windows": leave it out')
+        raise ValueError(
+            f"{argument('hop')} is not applicable to {argument('mixed', mixed)}, only to windows: leave "
+            f"it out"
+        )
     if mixed == "windows" and size is None:
-        raise ValueError('mixed="windows" needs size: how many samples a window has')
+        raise ValueError(f"{argument('mixed', 'windows')} needs {argument('size')}: the samples of a window")
     headers = scan_files(files, _read_header, "scanning recordings")
     rates = [header.rate for header in headers]
     if rate is None and len(set(rates)) > 1:
@@ -124,7 +130,7 @@ def warn_of_silence(silent: Sequence[object]) -> None:
     if silent:
         warnings.warn(
             f"{len(silent)} recordings are silent, such as {quote(silent[0])}: nothing can be learned from "
-            f"them; remove them, or use skip_bad=True (--skip-bad)",
+            f"them; remove them, or use {argument('skip_bad', True)}",
             DataWarning,
             stacklevel=5,
         )
@@ -142,7 +148,8 @@ def check_shortest(data: Dataset, frame: int) -> None:
         file = files[lengths.index(min(lengths))]
         raise DataError(
             f"{quote(file)} has {min(lengths)} samples, less than a frame of the spectrogram, {frame}: "
-            f'remove all as short, use mixed="pad", a shorter frame, or waveforms in place of spectrograms'
+            f"remove all as short, use {argument('mixed', 'pad')}, a shorter frame, or waveforms in place of "
+            f"spectrograms"
         )
 
 
@@ -236,14 +243,15 @@ def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, want
         asked = f", {length} samples," if wanted else ""
         raise DataError(
             f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: remove the "
-            f'odd ones, cut out the centre of each with mixed="crop", or use mixed="pad" or mixed="windows"'
+            f"odd ones, cut out the centre of each with {argument('mixed', 'crop')}, or use "
+            f"{argument('mixed', 'pad')} or {argument('mixed', 'windows')}"
         )
     if mixed == "crop" and min(lengths) < length:
         short = [i for i, have in enumerate(lengths) if have < length]
         raise DataError(
             f"recordings are shorter than the {length} samples to be cut out: "
             f"{list_kinds([kinds[i] for i in short], [files[i] for i in short])}: "
-            f'use a smaller size, mixed="pad", or remove them'
+            f"use a smaller size, {argument('mixed', 'pad')}, or remove them"
         )
     return length
 

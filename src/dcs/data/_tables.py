@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError
 
@@ -86,7 +87,7 @@ def read_csv(path: Path, label: Label = None) -> Table:
     except (ValueError, OverflowError, MemoryError) as error:
         raise DataError(
             f"{path} is not a table of numbers: {error} (rows counted from 0 below the header); fill or "
-            f"remove missing values, and name a column of labels with label=..."
+            f"remove missing values, and name a column of labels with {argument('label')}"
         ) from error
     if len(x) != len(labels):
         raise DataError(f"{path} has lines that cannot be separated: write it again, one sample per line")
@@ -241,8 +242,9 @@ def _label_column(where: str, names: list[str], label: Label, header: bool) -> i
         found = [name for name in names if name.lower() in _LABEL_NAMES] if header else []
         if found:
             raise DataError(
-                f"{where} has a column {found[0]!r} that looks like labels: pass label={found[0]!r} to set "
-                f"it aside, or label=False to learn from it too"
+                f"{where} has a column {found[0]!r} that looks like labels: pass "
+                f"{argument('label', found[0])} to set it aside, or {argument('label', False)} to learn "
+                f"from it too"
             )
         return None
     if isinstance(label, Integral) and not isinstance(label, bool) and -len(names) <= label < len(names):
