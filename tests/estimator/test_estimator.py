@@ -503,7 +503,10 @@ def test_saved_and_loaded(network, objective, tmp_path):
     assert again.history_ == encoder.history_
     np.testing.assert_array_equal(clone(again).fit_transform(x), encoder.transform(x))
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["saved"]
-    assert json.loads((tmp_path / "deep/saved/config.json").read_text())["versions"] == RunRecord(shape=(1,), training={}).versions
+    assert (
+        json.loads((tmp_path / "deep/saved/config.json").read_text())["versions"]
+        == RunRecord(shape=(1,), training={}).versions
+    )
     clone(encoder).fit(x).save(tmp_path / "twin")
     model = "model.safetensors"
     assert (tmp_path / "twin" / model).read_bytes() == (tmp_path / "deep/saved" / model).read_bytes()

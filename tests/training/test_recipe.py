@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from dcs.training.run import Stopped
 from torch import nn
 
 import dcs
@@ -14,7 +15,6 @@ from dcs import models, objectives
 from dcs.augmentation import Views
 from dcs.training import Run, TrainingWarning, make_objective, read_config, train
 from dcs.training.meters import concerns
-from dcs.training.run import Stopped
 
 SHAPE = (3, 8, 8)
 SETTINGS = {"batch_size": 8, "max_epochs": 3, "device": "cpu", "threads": 1, "validation": 0.0}

@@ -24,6 +24,7 @@ from dcs.training import (
     Metrics,
     Monitor,
     TrainingConfig,
+    distributed,
     is_main,
     make_front_end,
     make_network,
@@ -124,8 +125,9 @@ def fit(
         learned = _learn(learned, network, objective, seen, config)
         record = record.model_copy(update={"learned": learned})
         return Predictor(network, objective.cpu(), record, seen.front_end, history)
+    group = distributed.start(config.device)
     with _Displayed(out, record, resume, overwrite, displays) as run:
-        if run.finished:
+        if group.broadcast(run.finished):  # process 0 may just have removed what was there
             run.read()
             return load(out, parts.network, parts.objective if objective.predicts else None)
         history = _train(network, objective, seen, config, parts.monitor, (), run)

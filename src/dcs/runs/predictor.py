@@ -173,7 +173,7 @@ class Predictor:
         if fitted and here and not 1 / _OTHER_UNITS < here / fitted < _OTHER_UNITS:
             warnings.warn(
                 f"X has values up to {here:.3g}, the training data up to {fitted:.3g}: are the units the "
-                f"same? 8- and 16-bit unsigned integers are scaled to 0…1, other numbers are used as they are",
+                f"same? 8- and 16-bit unsigned integers are scaled to 0…1, other numbers are not",
                 DataWarning,
                 stacklevel=5,
             )
