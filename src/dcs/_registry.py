@@ -45,6 +45,14 @@ class Entry(Generic[T]):
     summary: str
     traits: Mapping[str, Any] = field(default_factory=dict)
 
+    def reference(self) -> str:
+        """Return the options as a Markdown list: name, default and description."""
+        lines = []
+        for name, option in self.options.model_fields.items():
+            default = "required" if option.is_required() else f"default `{option.default!r}`"
+            lines.append(f"- `{name}` ({default}): {option.description}")
+        return "\n".join([f"**`{self.name}`**: {self.summary}", "", *lines]) + "\n"
+
 
 class Registry(Mapping[str, Entry[T]]):
     """Parts of one kind by name.

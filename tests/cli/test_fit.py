@@ -78,7 +78,7 @@ def test_embed_says_which_file_is_which(run, photos, tmp_path):
     assert all((photos / row["source"]).exists() for row in rows)
     again = inside("embed", run, photos, "--out", tmp_path / "features.npy")
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "exists: give another file" in again.stderr
     assert inside("embed", run, photos, "--out", tmp_path / "features.npy", "--overwrite").returncode == 0
     assert np.array_equal(np.load(tmp_path / "features.npy"), features)
 
@@ -171,7 +171,7 @@ def test_stop_and_go_on(run, photos, tmp_path, number):
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + number, stderr
-    assert "go on with --resume" in stderr
+    assert "resume with --resume" in stderr
     assert "Traceback" not in stderr
     assert not (out / "model.safetensors").exists()
     unfinished = inside("embed", out, photos, "--out", tmp_path / "a.npy")
@@ -189,7 +189,7 @@ def test_dry_run_changes_nothing(photos, tmp_path):
     result = inside("fit", photos, "--out", tmp_path / "run", "--dry-run", "--rho", 0.5, *QUICK)
     assert result.returncode == 0, result.stderr
     described = json.loads(result.stdout)
-    assert described["training"]["masking"] == {"rho": 0.5}
+    assert described["training"]["masking"] == {"kind": "blind_spot", "ndim": 2, "rho": 0.5}
     assert described["samples"] == 120
     assert described["about_seconds"] > 0
     assert not (tmp_path / "run").exists()
@@ -207,7 +207,10 @@ def test_settings_from_a_file(photos, tmp_path, name):
         "fit", photos, "--out", tmp_path / "r", "--dry-run", "--config", tmp_path / name, "--radius", 2
     )
     training = json.loads(result.stdout)["training"]
-    assert (training["max_epochs"], training["masking"]) == (3, {"rho": 0.2, "radius": 2})
+    assert (training["max_epochs"], training["masking"]) == (
+        3,
+        {"kind": "blind_spot", "ndim": 2, "rho": 0.2, "radius": 2},
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,8 +223,8 @@ def test_settings_from_a_file(photos, tmp_path, name):
         (["digits", "--out", "r", "--set", "rho"], 2, "is not NAME=VALUE"),
         (["digits", "--out", "r", "--epochs", "-1"], 2, "--epochs"),
         (["digits", "--out", "r", "--noise", "gaussian"], 2, "KIND:STRENGTH"),
-        (["digits", "--out", "r", "--noise", "pink:1"], 1, "noise must be one of"),
-        (["digits", "--out", "r", "--size", "big"], 2, "is not a size"),
+        (["digits", "--out", "r", "--noise", "pink:1"], 2, "noise must be one of"),
+        (["digits", "--out", "r", "--size", "big"], 2, "size must be a number or (height, width)"),
         (["digits", "--out", "r", "--size", "8"], 1, "size is not applicable to digits"),
         (["digits", "--out", "r", "--network", "vgg"], 1, "network must be one of"),
         (["digits", "--out", "r", "--rho", "1.5"], 1, "rho must be in (0, 1]"),
@@ -252,9 +255,10 @@ def test_a_known_data_set_with_noise(tmp_path):
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert answer["epochs"] == 1
-    assert answer["views"].startswith("samples are split, as for noise of deviation 0.3")
-    assert answer["made_of"] == json.loads((tmp_path / "r/config.json").read_text())["made_of"]
-    assert "ChosenViews(sigma=0.3" in answer["made_of"]
+    assert answer["objective"]["view"]["kind"] == "split"
+    assert answer["objective"]["view"]["sigma"] == pytest.approx(0.3, abs=0.05)
+    learned = json.loads((tmp_path / "r/config.json").read_text())["learned"]
+    assert answer["objective"] == learned["objective"]
     assert "ChosenViews(sigma=0.3" in repr(library.load(tmp_path / "r").objective_)
     inside("embed", tmp_path / "r", "digits", "--part", "test", "--out", tmp_path / "f.npy")
     assert np.load(tmp_path / "f.npy").shape == (597, 10)
@@ -315,7 +319,7 @@ def test_fit_says_whose_weights_it_keeps(photos, tmp_path):
     assert result.returncode == 0, result.stderr
     last = json.loads((tmp_path / "r/metrics.jsonl").read_text().splitlines()[-1])
     assert last["epoch"] == last["kept_epoch"] + 1 < 59
-    assert f"kept are the weights after epoch {last['kept_epoch'] + 1}\n" in result.stdout
+    assert f"the weights after epoch {last['kept_epoch'] + 1} were kept\n" in result.stdout
 
 
 def test_resuming_asks_what_the_data_is_not_where(photos, tmp_path):
@@ -350,7 +354,7 @@ def test_what_cannot_be_meant_is_refused(photos, run, tmp_path):
     (tmp_path / "file").write_text("mine")
     onto_file = inside("denoise", run, photos, "--out", tmp_path / "file", "--overwrite")
     assert onto_file.returncode == 1
-    assert "is a file: name a folder" in onto_file.stderr
+    assert "is a file: give a folder" in onto_file.stderr
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -364,7 +368,7 @@ def test_settings_that_fail_leave_the_directory_free(photos, tmp_path):
 def test_resuming_nothing_is_said(photos, tmp_path):
     result = inside("fit", photos, "--out", tmp_path / "r", "--resume", "--epochs", 1, *QUICK)
     assert result.returncode == 0
-    assert "there is no run to resume: a new one begins" in result.stderr
+    assert "there is no run to resume: a new one starts" in result.stderr
 
 
 def test_two_columns_and_names_with_spaces(tmp_path):
@@ -453,7 +457,7 @@ def test_simsiam_dcs_is_resumed_scored_and_refused_what_it_cannot(coloured, tmp_
     assert [json.loads(line)["method"] for line in scored.stdout.splitlines()] == ["simsiam-dcs"] * 2
     refused = inside("denoise", run, coloured, "--out", tmp_path / "clean.npy")
     assert refused.returncode == 1
-    assert "denoise needs an objective that predicts X" in refused.stderr
+    assert "denoise needs an objective that predicts samples" in refused.stderr
     plain = inside(
         "fit", coloured, "--out", tmp_path / "adam", *given, "--set", "optimizer=adam", "--dry-run"
     )

@@ -418,7 +418,6 @@ def test_global_random_states_are_left_alone(random_state):
         ("network_options", {"hidden": 8}),
         ("n_components", 0),
         ("max_epochs", -1),
-        ("max_epochs", None),
         ("batch_size", 0),
         ("learning_rate", float("nan")),
         ("schedule", "linear"),

@@ -60,11 +60,12 @@ def test_an_old_record_is_written_in_the_new_format(name):
     assert again == record
 
 
-@pytest.mark.parametrize("shape", ["digits", "vectors"])
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+@pytest.mark.parametrize("shape", ["images", "vectors"])
 def test_the_command_and_the_estimator_give_the_same_weights(shape, tmp_path):
     """`dcs fit DATA --seed 0` and `DenoisingEncoder(random_state=0).fit(X)`, all settings left to them."""
     rng = np.random.RandomState(0)
-    x = rng.normal(size=(200, 12)) if shape == "vectors" else rng.normal(size=(60, 8, 8))
+    x = rng.normal(size=(6000, 12)) if shape == "vectors" else rng.normal(size=(6000, 4, 4))
     np.save(tmp_path / "x.npy", x.astype(np.float32))
     assert inside("fit", tmp_path / "x.npy", "--out", tmp_path / "run", "--seed", 0, *SMALL).returncode == 0
     torch.set_num_threads(1)
