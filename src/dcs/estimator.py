@@ -304,9 +304,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         for name in ("objective", "network"):
             if settings[name] is not None and not isinstance(settings[name], str):
                 settings[name] = CUSTOM
-        augment = (self.objective_options or {}).get("augment")
-        if isinstance(augment, Views):
-            settings["objective_options"] = {**settings["objective_options"], "augment": asdict(augment)}
+        options = self.objective_options
+        if isinstance(options, dict) and isinstance(options.get("augment"), Views):
+            settings["objective_options"] = {**options, "augment": asdict(options["augment"])}
         return complete({**settings, "seed": _seed(self.random_state)}, facts)
 
     def _network(self, config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module | None:

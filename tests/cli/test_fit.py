@@ -259,7 +259,7 @@ def test_a_known_data_set_with_noise(tmp_path):
     assert answer["objective"]["view"]["sigma"] == pytest.approx(0.3, abs=0.05)
     learned = json.loads((tmp_path / "r/config.json").read_text())["learned"]
     assert answer["objective"] == learned["objective"]
-    assert "ChosenViews(sigma=0.3" in repr(library.load(tmp_path / "r").objective_)
+    assert "AutomaticViews(sigma=0.3" in repr(library.load(tmp_path / "r").objective_)
     inside("embed", tmp_path / "r", "digits", "--part", "test", "--out", tmp_path / "f.npy")
     assert np.load(tmp_path / "f.npy").shape == (597, 10)
 

@@ -274,7 +274,7 @@ def test_a_pair_is_used():
     ("x", "message"),
     [
         (noise(20, 1), "n_features = 1"),
-        (noise(20, 8, 1, 8)[:, :, :, :2], "cannot be masked"),
+        (noise(20, 8, 1, 8)[:, :, :, :1], "cannot be masked"),
         (np.full((5, 4, 4), np.nan), "X contains NaN"),
         (noise(0, 4, 4), "0 sample"),
         ([[1.0, 2.0, 3.0], [1.0]], "inhomogeneous"),
@@ -445,7 +445,7 @@ def test_a_bad_parameter_is_named(name, value):
 
 def test_options_that_would_be_ignored_are_refused():
     x = noise(20, 12)
-    with pytest.raises(ValueError, match="masking means nothing for objective 'mse'"):
+    with pytest.raises(ValueError, match="masking is not applicable to objective 'mse'"):
         DenoisingEncoder(objective="mse", masking={"rho": 0.1}).fit(x)
     with pytest.raises(ValueError, match="objective_options is for an objective given by name"):
         DenoisingEncoder(objective=dcs.objectives.MSE(), objective_options={"power": 1}).fit(x)
@@ -469,7 +469,7 @@ def test_modules_and_objectives_that_are_passed_are_copied():
 
 def test_no_way_back_from_the_features_of_a_unet():
     encoder = DenoisingEncoder(**QUICK, network="unet", network_options=SIZES["unet"]).fit(noise(30, 8, 8))
-    with pytest.raises(ValueError, match="inverse_transform needs a network with decode, and UNet"):
+    with pytest.raises(ValueError, match="inverse_transform needs a network with decode, which UNet lacks"):
         encoder.inverse_transform(encoder.transform(noise(3, 8, 8)))
 
 
@@ -573,7 +573,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError("disk full")
 
-    monkeypatch.setattr("dcs.runs.load.write_atomically", full)
+    monkeypatch.setattr("dcs.runs.storage.write_atomically", full)
     for name in ("saved", "new"):
         with pytest.raises(OSError, match="disk full"):
             encoder.save(tmp_path / name, overwrite=True)

@@ -236,7 +236,7 @@ def test_stopped_after_any_step(whole, folder, at_step):
     """Also at the very end of an epoch, and of the training."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(
-        Stopped, match=r"stopped in epoch \d after batch \d, and saved: go on with --resume"
+        Stopped, match=r"stopped in epoch \d after batch \d, and saved: resume with --resume"
     ) as caught:
         fit(folder, kind=Signalled, at_step=at_step, signal_number=signal.SIGINT, checkpoint_seconds=60)
     assert caught.value.signal_number == signal.SIGINT
@@ -458,9 +458,9 @@ def test_logs_of_a_run_that_failed_at_once_do_not_block_its_directory(folder, op
 
 def test_no_directory(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="is a file: name a directory"):
+    with pytest.raises(RunError, match="is a file: give a directory"):
         fit(tmp_path / "file")
-    with pytest.raises(RunError, match=r"cannot be written \(Not a directory\): name another"):
+    with pytest.raises(RunError, match=r"cannot be written \(Not a directory\): give another"):
         fit(tmp_path / "file" / "run")
 
 

@@ -17,9 +17,9 @@ from dcs.data import LogMel, Samples, Source, Split, fingerprint
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
 from dcs.runs.directory import Display, Run
-from dcs.runs.load import load
 from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
 from dcs.runs.record import Learned, RunRecord
+from dcs.runs.storage import load
 from dcs.training import (
     Metrics,
     Monitor,
