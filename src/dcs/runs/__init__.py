@@ -1,7 +1,7 @@
 """Runs: one record, one directory format, one way to fit, load and predict."""
 
 from dcs.runs.directory import Run, Stopped
-from dcs.runs.fit import Display, Parts, count_features, estimate, fit, see_shape, seeded
+from dcs.runs.fit import Display, Parts, Seen, count_features, estimate, fit, see, see_shape, seeded
 from dcs.runs.load import load, read_history, save
 from dcs.runs.predictor import Predictor, nearest
 from dcs.runs.record import (
@@ -32,6 +32,7 @@ __all__ = [
     "Predictor",
     "Run",
     "RunRecord",
+    "Seen",
     "Stopped",
     "count_features",
     "estimate",
@@ -42,6 +43,7 @@ __all__ = [
     "read_record",
     "readable",
     "save",
+    "see",
     "see_shape",
     "seeded",
 ]
