@@ -1,7 +1,7 @@
 """Runs: one record, one directory format, one way to fit, load and predict."""
 
 from dcs.runs.directory import Display, Run, Stopped
-from dcs.runs.fitting import Parts, count_features, estimate, fit, see_shape, seeded
+from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape, seeded
 from dcs.runs.predictor import Predictor, nearest
 from dcs.runs.record import (
     CHECKPOINTS,
@@ -32,6 +32,7 @@ __all__ = [
     "Predictor",
     "Run",
     "RunRecord",
+    "Seen",
     "Stopped",
     "count_features",
     "estimate",
@@ -42,6 +43,7 @@ __all__ = [
     "read_record",
     "readable",
     "save",
+    "see",
     "see_shape",
     "seeded",
 ]

@@ -32,15 +32,6 @@ from dcs.training import (
 )
 
 
-class Parts(NamedTuple):
-    """Parts of a training that are given as objects, in place of names in the configuration."""
-
-    network: nn.Module | None = None
-    objective: Objective | None = None
-    monitor: Monitor | None = None
-    pair: Numbers | None = None
-
-
 class Seen(NamedTuple):
     """What the network sees of data."""
 
@@ -53,6 +44,16 @@ class Seen(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return tuple(self.x.shape[1:])
+
+
+class Parts(NamedTuple):
+    """Parts of a training that are given as objects, in place of names in the configuration."""
+
+    network: nn.Module | None = None
+    objective: Objective | None = None
+    monitor: Monitor | None = None
+    pair: Numbers | None = None
+    seen: Seen | None = None  # what `see` returned for the data, to save computing it again
 
 
 def fit(
@@ -85,7 +86,7 @@ def fit(
         displays: What shows or logs the metrics of each epoch.
     """
     parts = parts or Parts()
-    seen = see(data, config, parts.pair)
+    seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
         network = make_network(config, seen.shape) if parts.network is None else parts.network

@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from dcs import models, objectives
+from dcs.augmentation import Views
 from dcs.data import Batches, DataWarning, LogMel, Samples, Split, map_batches, rows_per_batch, valid_entries
 from dcs.runs.record import Learned, RunRecord
 from dcs.runs.windows import cross_fade, cut
@@ -76,11 +77,11 @@ class Predictor:
 
     def transform(self, data: Split | Numbers) -> Array:
         """Compute the features of samples, (n, k) in float32."""
-        x, lengths = self._seen(data)
-        encode = models.encoder_of(self.network)
-        inputs: Callable[[Tensor], Tensor] = (
-            (lambda x: x) if self.objective is None else self.objective.inputs
-        )
+        return self.encode(*self._seen(data))
+
+    def encode(self, x: Numbers, lengths: Tensor | None = None) -> Array:
+        """Compute the features of what the network sees of samples: these, or their spectrograms."""
+        encode, inputs = models.encoder_of(self.network), self._inputs()
         return self._map(lambda x, _=None: encode(inputs(x)), x, lengths)
 
     def denoise(self, data: Split | Numbers) -> Array:
@@ -177,6 +178,14 @@ class Predictor:
                 DataWarning,
                 stacklevel=5,
             )
+
+    def _inputs(self) -> Callable[[Tensor], Tensor]:
+        """Return what makes network inputs of samples."""
+        if self.objective is not None:
+            return self.objective.inputs
+        # An objective that was given as an object, and normalised images.
+        augment = self.record.training.objective_options.get("augment")
+        return Views(**augment).normalise if isinstance(augment, Mapping) else lambda x: x
 
     def _predict(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         prediction: Tensor = self.network(x)
