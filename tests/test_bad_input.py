@@ -224,6 +224,7 @@ BAD_DIM = [
     ("a", TypeError),
 ]
 
+NOT_A_FUNCTION = [(None, TypeError), (3, TypeError), ("a", TypeError), (MASK, TypeError)]
 BAD = {
     ("inspect", "x"): [
         (None, TypeError),
@@ -364,10 +365,8 @@ BAD = {
     ("BlindSpot", "min_masked"): [("a", TypeError), (1.5, TypeError), (-1, ValueError), (145, ValueError)],
     ("BlindSpot", "valid"): BAD_VALID,
     ("BlindSpot", "generator"): BAD_GENERATOR,
-    **dict.fromkeys(
-        [("FunctionMasker", "function"), ("as_view_maker", "masker")],
-        [(None, TypeError), (3, TypeError), ("a", TypeError), (MASK, TypeError)],
-    ),
+    ("FunctionMasker", "function"): NOT_A_FUNCTION,
+    ("as_view_maker", "masker"): [*NOT_A_FUNCTION, (dcs.masking.BlindSpot, TypeError)],
     ("GaussianSplit", "x"): BAD_IMAGES,
     ("GaussianSplit", "sigma"): [
         ("a", TypeError),
@@ -595,7 +594,7 @@ PUBLIC = [
 
 
 def is_concrete(thing):
-    if thing in (dcs.masking.VIEWS, dcs.masking.Masker, dcs.masking.View):  # registry, base class, plain tuple
+    if thing in (dcs.masking.VIEWS, dcs.masking.Masker, dcs.masking.View):  # registry, base class, tuple
         return False
     return not getattr(thing, "__abstractmethods__", None) and not getattr(thing, "_is_protocol", False)
 
