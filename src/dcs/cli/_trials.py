@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dcs.experiments import RUNS, Trial, key_of
-from dcs.training.run import METRICS
+from dcs.runs import METRICS
 
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_OF_MEMORY = 900.0  # for the time that is left, as an epoch may take minutes

@@ -189,7 +189,7 @@ class _Terminated(KeyboardInterrupt):
 @contextlib.contextmanager
 def _stoppable(progress: "TrialProgress") -> Iterator["TrialProgress"]:
     """Let Ctrl-C and SIGTERM stop trials, and processes that have some, and say how to go on."""
-    from dcs.training import Stopped
+    from dcs.runs import Stopped
 
     def terminate(*_: object) -> NoReturn:
         raise _Terminated

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from dcs import evaluation, training
-from dcs._predicting import device_named
 from dcs.experiments._sounds import load_sounds, make_tones
 from dcs.experiments._trial import Outcome, Part, Trial, subset, train_once
+from dcs.models import device_named
 
 STATISTICS = "log-mel statistics"
 METHODS = ("mse", "cosine", "n2v", "dcs")

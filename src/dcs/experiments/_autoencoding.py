@@ -10,8 +10,8 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from dcs import data, evaluation, models, objectives, training
-from dcs._predicting import device_named
 from dcs.experiments._trial import NOISE_SEED, Outcome, Part, Trial, subset, train_once
+from dcs.models import device_named
 from dcs.noise.level import default_ndim
 
 MASKED = ("n2v", "dcs", "oracle")  # what the variants differ in: how samples become views
@@ -71,7 +71,7 @@ def train(
     if trial.method == "untrained":
         return network.to(device_named(config.device)), {"network": "mlp", "n_components": classes}, {}
     oracle = trial.method == "oracle"
-    objective: objectives.Objective = training.make_objective(config, shape)
+    objective: objectives.Objective = training.make_objective(config)
     if oracle:
         objective = objectives.CosineOracle(_views_of_dcs(trial, shape))
     pair = split.clean if oracle else None

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from dcs import evaluation, models
 from dcs._optional import require
-from dcs._saved import restore
 from dcs.data import CATALOGUE
 from dcs.experiments._autoencoding import load
 from dcs.experiments._runner import RUNS, key_of, read_results
 from dcs.experiments._trial import Trial
+from dcs.runs import MODEL
+from dcs.runs.tensors import restore
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
-from dcs.training.run import MODEL
 
 NOISE = 0.3  # of the paper's figures
 IMAGES = 10

@@ -25,7 +25,8 @@ from dcs._optional import require
 from dcs.experiments import _audio, _autoencoding, _siamese
 from dcs.experiments._plan import EXPERIMENTS, HOWS, VARIANTS
 from dcs.experiments._trial import BOTH, NOISE_SEED, SUBSET_SEED, WAIT_SECONDS, Outcome, Trial
-from dcs.training import RunError, Stopped
+from dcs.runs import Stopped
+from dcs.training import RunError
 from dcs.training.checkpoint import cut_unfinished_line, whole_lines
 
 Line = dict[str, Any]

@@ -8,15 +8,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dcs import augmentation, data, evaluation, objectives, training
-from dcs._predicting import device_named
 from dcs.experiments._trial import Outcome, Part, Trial, subset, train_once
+from dcs.models import device_named
 from dcs.objectives.self_supervised import encode
 
 METHODS = ("simsiam", "simsiam+bsm", "simsiam-n2v", "simsiam-dcs")
 FURTHER = tuple(
-    name
-    for name in objectives.NAMES
-    if name not in METHODS and name.startswith(tuple(objectives.SELF_SUPERVISED))
+    name for name in objectives.names() if name not in METHODS and not objectives.parse(name).kind.predicts
 )
 MASKED = tuple(name for name in (*METHODS, *FURTHER) if name.endswith(("-n2v", "-dcs")))
 ORIENTATION = ("untrained", "supervised")

@@ -11,11 +11,11 @@ from filelock import FileLock, Timeout
 from torch import Generator, Tensor, nn
 
 from dcs import data, evaluation, objectives, training
-from dcs._predicting import device_named
-from dcs._saved import restore
-from dcs.noise.level import default_ndim
+from dcs.models import device_named
+from dcs.runs import METRICS, MODEL, OBJECTIVE, Learned, Run, RunRecord
+from dcs.runs.directory import LOCK
+from dcs.runs.tensors import restore
 from dcs.training.optimizer import batch_used
-from dcs.training.run import LOCK, METRICS, MODEL, OBJECTIVE, fingerprint
 
 WAIT_SECONDS = 10.0  # for a process that was told to end, and is about to
 NOISE_SEED = SUBSET_SEED = 0  # the same in all trials
@@ -118,50 +118,42 @@ def train_once(
     Returns:
         The settings, and `step_seconds`, how long a step took (the median over the epochs but the first).
     """
-    described: dict[str, Any] = {
-        "data": {
-            "source": trial.dataset,
-            "root": None if root is None else str(Path(root).absolute()),
-            "noise": trial.noise,
-            "part": trial.part,
-            "samples": x.shape[0],
-            "fingerprint": fingerprint(x),
-        },
-        "method": trial.method,
-        "variant": trial.variant,
-        "shape": list(x.shape[1:]),
-        "training": config.model_dump(mode="json"),
-    }
-    if trial.fold:
-        described["data"]["fold"] = trial.fold
-    for part in objective.modules():
-        if isinstance(part, objectives.MaskedObjective) and part.masker is None:
-            part.masker = part.default_masker(default_ndim(tuple(x.shape[1:])))  # so that it is taken down
+    own = trial.method == config.objective
+    noise = data.NoiseSpec(kind="gaussian", strength=trial.noise) if trial.noise else None
+    source = data.Source.of(
+        trial.dataset,
+        root=root,
+        noise=noise,
+        part=trial.part,
+        fold=trial.fold or None,
+        subset=trial.train_size,
+    )
+    record = RunRecord(
+        source=source,
+        samples=x.shape[0],
+        fingerprint=data.fingerprint(x),
+        shape=tuple(x.shape[1:]),
+        training=config if own else config.model_copy(update={"objective": training.CUSTOM}),
+        trial={"method": trial.method, "variant": trial.variant},
+    )
     _wait_for(out / trial.name)
-    with training.Run(out / trial.name, described, resume=True) as kept:
+    with Run(out / trial.name, record, resume=True) as kept:
         if kept.finished:
-            digests = kept.description()["sha256"]
+            digests = kept.read().sha256
             restore(network, kept.folder / MODEL, digests)
             network.to(device_named(config.device))
             if (kept.folder / OBJECTIVE).exists():
                 restore(objective, kept.folder / OBJECTIVE, digests)
         else:
             training.train(network, objective, x, config, recorder=kept, **options)
-            kept.finish_training(network, objective, own=trial.method == config.objective)
+            state = objective.state_dict() if own and objective.predicts else None
+            learned = Learned(
+                objective=objective.describe(), predicts=objective.predicts, scale_free=objective.scale_free
+            )
+            kept.finish(network.state_dict(), state, learned)
         took = _step_seconds(kept.folder / METRICS, batch_used(config, x.shape[0]))
-        told = kept.description()
-    used = _used(trial, config, " ".join(told["made_of"].split()))
-    return {**told["training"], **used, "versions": told["versions"]}, took
-
-
-def _used(trial: Trial, config: training.TrainingConfig, made_of: str) -> dict[str, Any]:
-    """What an objective was made of, where the settings do not tell."""
-    used: dict[str, Any] = {"made_of": made_of}
-    if trial.method != config.objective:  # such as of an oracle
-        used |= {"objective": trial.method, "objective_options": {}}
-    if "ChosenViews(sigma=0," in made_of:
-        used["views"] = "entries are masked by BlindSpot(rho=0.3)"
-    return used
+        told = kept.record.plain()
+    return {**told["training"], "versions": told["versions"]}, took
 
 
 def _wait_for(folder: Path) -> None:
