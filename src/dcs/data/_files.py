@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from dcs._naming import argument
 from dcs._progress import progress
 from dcs.data._dataset import DataError, DataWarning, Samples, is_resident
 
@@ -122,7 +123,7 @@ def unreadable(file: Path, kind: str, reason: str) -> DataError:
     """The error for a file that cannot be opened or decoded."""
     return DataError(
         f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy, or "
-        f"leave out all such files with skip_bad=True"
+        f"leave out all such files with {argument('skip_bad', value=True)}"
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from dcs._checks import check_bool, check_integer, check_number
+from dcs._naming import argument
 from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
@@ -101,7 +102,7 @@ def load(
     used = ("root", "fold" if CATALOGUE[str(name)].folds else "") if known else _options_of(name)
     for option in [*reading.given(), *(["root"] if root is not None else [])]:
         if option not in used:
-            raise ValueError(f"{option} is not applicable to {_describe(name)}: leave it out")
+            raise ValueError(f"{argument(option)} is not applicable to {_describe(name)}: leave it out")
     if known:
         data = _known(CATALOGUE[str(name)], obtain(CATALOGUE[str(name)], root, download), reading, resident)
     else:

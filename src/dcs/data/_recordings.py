@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
@@ -124,7 +125,7 @@ def warn_of_silence(silent: Sequence[object]) -> None:
     if silent:
         warnings.warn(
             f"{len(silent)} recordings are silent, such as {quote(silent[0])}: nothing can be learned from "
-            f"them; remove them, or use skip_bad=True (--skip-bad)",
+            f"them; remove them, or use {argument('skip_bad', value=True)}",
             DataWarning,
             stacklevel=5,
         )

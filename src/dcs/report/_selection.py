@@ -77,10 +77,10 @@ def select(run: ReportedRun, record: RunRecord, options: ReportOptions) -> Selec
 
 def _load(folder: Path, record: RunRecord, options: ReportOptions) -> Dataset:
     changed: dict[str, Any] = {}
+    if options.data is not None:
+        changed = {"data": Source.of(options.data).data, "root": None}
     if options.root is not None:
         changed["root"] = str(Path(options.root).expanduser().absolute())
-    if options.data is not None:
-        changed["data"] = Source.of(options.data).data
     if record.source is not None:
         source = record.source.model_copy(update=changed)
     elif "data" in changed:
