@@ -3,7 +3,10 @@
 from dcs import evaluation, masking, models, noise, objectives  # noqa: F401  (noise registers its views)
 
 TITLES = {
-    "Objectives": (objectives.OBJECTIVES, "`--objective NAME`; options as `--set 'objective_options={...}'`."),
+    "Objectives": (
+        objectives.OBJECTIVES,
+        "`--objective NAME`; options as `--set 'objective_options={...}'`.",
+    ),
     "Views": (masking.VIEWS, "`--view NAME`; options as `--set 'masking={\"kind\": NAME, ...}'`."),
     "Networks": (models.NETWORKS, "`--network NAME`; options as `--set 'network_options={...}'`."),
     "Protocols": (evaluation.PROTOCOLS, "`dcs evaluate RUN --protocol NAME`; options as `--set NAME=VALUE`."),
