@@ -106,6 +106,10 @@ class Registry(Mapping[str, Entry[T]]):
 
         return add
 
+    def unregister(self, name: str) -> None:
+        """Remove a part, e.g. at the end of a test that registered it."""
+        del self._entries[self[name].name]
+
     def __getitem__(self, name: str) -> Entry[T]:
         """Return the part of a name; an unknown one is a ValueError with the nearest known name."""
         if name not in self._entries:
@@ -150,7 +154,7 @@ class Registry(Mapping[str, Entry[T]]):
         return self[name].factory(*positional, **self.check(name, options), **given)
 
     def table(self) -> str:
-        """Return the parts as a Markdown table: name, summary, options with their defaults."""
+        """Return the parts as a Markdown table: name, summary and options."""
         lines = [f"| {self.kind} | summary | options |", "|---|---|---|"]
         for entry in self._entries.values():
             shown = ", ".join(f"`{option}`" for option in entry.options.model_fields)

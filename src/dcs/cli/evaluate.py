@@ -89,6 +89,8 @@ def evaluate(
     if not wanted:
         raise ValueError(f"--protocol is empty: give some of {', '.join(evaluation.PROTOCOLS)}")
     entries = {name: evaluation.PROTOCOLS[name] for name in wanted}
+    further = _assignments(settings or [])
+    evaluation.check_options(wanted, further)
     predictor = runs.load(run)
     needs = {entry.traits.get("needs", "labels") for entry in entries.values()}
     if "clean" in needs:
@@ -109,9 +111,7 @@ def evaluate(
     if "clean" in needs and noisy.clean is None:
         raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
     material = _material(predictor, train, test, noisy, "labels" in needs)
-    options = {"head": str(head), "seed": seed, "k": k, "data_range": data_range} | _assignments(
-        settings or []
-    )
+    options = {"head": str(head), "seed": seed, "k": k, "data_range": data_range} | further
     cut_unfinished_line(run / runs.RESULTS)
     scored_on = {
         **source.model_dump(mode="json"),
@@ -121,8 +121,8 @@ def evaluate(
         result = evaluation.score(name, material, **options)
         share = held_out if noisy is test or "labels" in str(entries[name].traits.get("needs")) else None
         line = json.dumps(_line(predictor, loaded.name, source, result, {**scored_on, "held_out": share}))
-        further = "".join(f", {name} {value:.4g}" for name, value in result.metrics.items())
-        typer.echo(line if as_json else f"{result.protocol}: {result.score:.2f} %{further}")
+        measured = "".join(f", {name} {value:.4g}" for name, value in result.metrics.items())
+        typer.echo(line if as_json else f"{result.protocol}: {result.score:.2f} %{measured}")
         with (run / runs.RESULTS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 

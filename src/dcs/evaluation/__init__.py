@@ -10,7 +10,7 @@ from dcs.evaluation._features import features_of
 from dcs.evaluation._knn import knn
 from dcs.evaluation._linear import linear
 from dcs.evaluation._monitor import KNNMonitor
-from dcs.evaluation._protocols import PROTOCOLS, Material, score
+from dcs.evaluation._protocols import PROTOCOLS, Material, check_options, score
 from dcs.evaluation._result import Result
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "KNNMonitor",
     "Material",
     "Result",
+    "check_options",
     "cluster_accuracy",
     "clustering",
     "denoising",

@@ -1,11 +1,12 @@
 """The registry of protocols: each scores what an encoder makes of data, given as `Material`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dcs._registry import Registry
+from dcs._registry import Registry, known
 from dcs.data import Split
 from dcs.evaluation._clustering import clustering
 from dcs.evaluation._denoising import denoising
@@ -78,8 +79,17 @@ def _denoising(material: Material, *, data_range: float | None = None) -> Result
     return denoising(noisy, model=material.model, data_range=data_range or float(high - low) or 1.0)
 
 
+def check_options(names: Iterable[str], options: Iterable[str]) -> None:
+    """Refuse an option that none of some protocols has, with the nearest right name."""
+    names = list(names)
+    fields = [option for name in names for option in PROTOCOLS[name].options.model_fields]
+    for option in options:
+        if option not in fields:
+            raise ValueError(f"option of {', '.join(names)} must be {known(option, dict.fromkeys(fields))}")
+
+
 def score(name: str, material: Material, **options: Any) -> Result:
     """Score by the protocol of a name, with those of the options that it has and that are not None."""
-    known = PROTOCOLS[name].options.model_fields
-    given = {option: value for option, value in options.items() if option in known and value is not None}
+    fields = PROTOCOLS[name].options.model_fields
+    given = {option: value for option, value in options.items() if option in fields and value is not None}
     return PROTOCOLS.make(name, given, material)
