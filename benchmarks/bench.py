@@ -342,7 +342,6 @@ def spectrograms() -> Iterable[Ratio]:
 
 def sound_steps() -> Iterable[Ratio]:
     """What masking and the loss take of a training step of Expt3's transformer."""
-    keep_freed_memory()  # as the command does
     x = torch.randn(64, 440, 60, generator=torch.Generator().manual_seed(0))
     objective = DenoisingCosine(AmplitudeNeighbors(axis=-2))
     network = models.build("vit", (440, 60), 192)
@@ -368,6 +367,7 @@ def main() -> None:
     parser.add_argument("--peer", required=True, help="the Python of an environment with CAREamics")
     parser.add_argument("--only", help="groups to measure, such as steps,maskers; all without it")
     arguments = parser.parse_args()
+    keep_freed_memory()  # as the command does
     warnings.simplefilter("ignore", TrainingWarning)  # nothing can be learned from random numbers
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for column in ("what", "ours, ms", "reference, ms", "ratio", "target", "holds"):

@@ -4,6 +4,7 @@ A part is registered once, where it is defined. Its options are read from its si
 error messages, documentation tables and typed settings all follow from that one definition.
 """
 
+import contextlib
 import difflib
 import inspect
 import re
@@ -27,6 +28,17 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
+@contextlib.contextmanager
+def named(setting: str) -> Iterator[None]:
+    """Let errors name the setting that they come from."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if setting in str(error):
+            raise
+        raise type(error)(f"{setting}: {error}") from error
+
+
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """A registered part.
@@ -44,6 +56,14 @@ class Entry(Generic[T]):
     options: type[Options]
     summary: str
     traits: Mapping[str, Any] = field(default_factory=dict)
+
+    def reference(self) -> str:
+        """Return the options as a Markdown list: name, default and description."""
+        lines = []
+        for name, option in self.options.model_fields.items():
+            default = "required" if option.is_required() else f"default `{option.default!r}`"
+            lines.append(f"- `{name}` ({default}): {option.description}")
+        return "\n".join([f"**`{self.name}`**: {self.summary}", "", *lines]) + "\n"
 
 
 class Registry(Mapping[str, Entry[T]]):
@@ -158,8 +178,11 @@ def explain(error: ValidationError, model: type[BaseModel], kind: str = "", wher
 
 
 def _problem(problem: Any, model: type[BaseModel], kind: str, where: str) -> str:
-    name = ".".join(str(part) for part in problem["loc"][:1])
-    full = f"{where}.{name}" if where else name
+    *outer, name = [str(part) for part in problem["loc"]] or [""]
+    for part in outer:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
+    full = ".".join(part for part in (where, *outer, name) if part)
     of = f" of {kind}" if kind else ""
     noun = "option" if kind else "setting"
     if problem["type"] == "extra_forbidden":

@@ -21,8 +21,8 @@ import torch
 from PIL import Image
 
 from dcs import noise
-from dcs.inspection import Sigma, inspect
-from dcs.report.inspect_page import render, strength
+from dcs.inspection import Sigma, inspect, strength
+from dcs.report.inspect_page import render
 from tests.helpers import dcs, inside
 from tests.inspection.test_inspection import smooth_images, some_digits
 
@@ -118,7 +118,7 @@ def test_nothing_is_overwritten(photos, tmp_path):
     page.write_text("mine")
     refused = inside("inspect", photos, "--out", page)
     assert refused.returncode == 1
-    assert "is there already" in refused.stderr
+    assert "exists: give another file, or pass --overwrite" in refused.stderr
     assert page.read_text() == "mine"
     assert inside("inspect", photos, "--out", page, "--overwrite").returncode == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
@@ -163,7 +163,7 @@ def test_a_table_without_an_order(tmp_path):
     assert "they seem to have no order" in result.stdout
     assert result.stdout.splitlines()[-1].endswith("--objective dae")
     assert (
-        "--domain is for recordings"
+        "--domain is only applicable to recordings"
         in inside("inspect", tmp_path / "table.csv", "--domain", "waveform").stderr
     )
 
@@ -241,16 +241,16 @@ def test_an_offset_is_taken_out_by_the_command_that_is_shown(tmp_path, monkeypat
     assert again[-1].startswith("next: dcs fit centred-2.npy ")  # nothing is overwritten
 
 
-def test_it_says_what_was_looked_at():
+def test_notes_say_what_was_inspected():
     printed = inside("inspect", "digits", "--noise", "gaussian:0.3").stdout
-    assert "Noise was added first, as asked for: gaussian:0.3." in printed
-    assert "those of the test split are not looked at" in printed
+    assert "Noise was added first: gaussian:0.3." in printed
+    assert "Only the training split is inspected." in printed
 
 
 def test_errors_name_options_and_remedies(photos, tmp_path):
     picture = next(photos.glob("*.png"))
     assert "put it in a folder" in inside("inspect", picture).stderr
-    assert "--skip-bad means nothing for digits" in inside("inspect", "digits", "--skip-bad").stderr
+    assert "--skip-bad is not applicable to digits" in inside("inspect", "digits", "--skip-bad").stderr
     assert "--out must end in" in inside("inspect", photos, "--out", tmp_path / "x.txt").stderr
     (tmp_path / "none").mkdir()
     assert "nor anything else" in inside("inspect", tmp_path / "none").stderr

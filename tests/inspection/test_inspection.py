@@ -16,9 +16,9 @@ from dcs import noise
 from dcs.inspection import FAILS, HOLDS, UNKNOWN, inspect
 from dcs.inspection._advice import advise
 from dcs.inspection._evidence import gather
-from dcs.inspection._parts import Part
-from dcs.inspection._reading import in_order
-from dcs.inspection._residuals import Level, levels, likeness, residuals
+from dcs.inspection._noisy_part import NoisyPart
+from dcs.inspection._reading import is_ordered
+from dcs.inspection._residuals import Level, correlation_at, levels, residuals
 from dcs.inspection._sigma import sigma_of
 from dcs.inspection._summary import summarise
 from dcs.inspection._verdicts import checks, state_of
@@ -138,7 +138,7 @@ def test_every_advice_is_accepted_by_training():
         given = {"objective": advice.objective}
         if advice.views != "none":
             given["masking"] = json.loads(advice.arguments[1].removeprefix("masking="))
-        objective = dcs.training.make_objective(dcs.training.read_config(given), (8, 8))
+        objective = dcs.training.make_objective(dcs.training.read_config(given))
         assert float(objective(lambda x: x, DIGITS[:4], seeded(0))) <= 1
 
 
@@ -204,10 +204,10 @@ def test_noise_in_a_part_of_the_data_only(kind, faint):
 def test_what_may_be_noise_or_detail_is_not_called_clean():
     evidence = gather(smooth_images(3), 2)
     at = Level(0.5, 0.1, 0.0, torch.arange(2000))
-    perhaps = replace(evidence, part=Part(0.2, at, (0.4, 0.2, 0.1), True, False, False))
+    perhaps = replace(evidence, part=NoisyPart(0.2, at, (0.4, 0.2, 0.1), True, False, False))
     state, ratio = state_of(perhaps)
     assert (state_of(evidence)[0], state) == ("clean", "unknown")
-    assert summarise(state, ratio, perhaps).startswith("Cannot tell: calm places are clean, but about 20%")
+    assert summarise(state, ratio, perhaps).startswith("Cannot tell: flat regions are clean, but about 20%")
     assert sigma_of(perhaps, state).low == 0
     advice = advise(perhaps, state, checks(perhaps, state), sigma_of(perhaps, state), 1600, None)
     assert advice.objective == "dcs"
@@ -235,7 +235,7 @@ def test_an_offset_hides_no_noise():
 
 def test_hardly_any_signal():
     found = inspect(torch.randn(100, 32, 32, generator=seeded(0)))
-    assert found.summary.startswith("Nearly all noise: hardly any signal")
+    assert found.summary.startswith("Nearly all noise: there is hardly any signal")
 
 
 def test_dead_pixels_on_an_empty_ground():
@@ -325,11 +325,12 @@ def test_one_clean_image_among_few_noisy_ones():
     assert "any noise" not in found.summary
 
 
-def test_what_is_clean_is_said_to_be_so_only_where_it_was_looked_at():
+def test_clean_data_is_called_clean_only_in_flat_regions():
     for x in (noise.add(strokes(3), "poisson", 0.1, 1), smooth_images(3), smooth_images(3) + stripes(3)):
         found = inspect(x)
         assert "any noise" not in found.summary
-        assert "looked for in calm places" in found.summary
+        assert "in flat regions" in found.summary
+        assert "elsewhere, faint noise cannot be distinguished" in found.summary
         estimates = [one.value for one in (found.sigma.chen2015, found.sigma.mad, found.sigma.calm)]
         assert found.sigma.low <= min(estimates) <= max(estimates) <= found.sigma.high
 
@@ -401,7 +402,7 @@ def test_too_little_data_is_not_judged():
     assert few.summary.startswith("Cannot tell")
     assert {check.verdict for check in few.checks} == {UNKNOWN}
     alike = inspect(torch.zeros(50, 20, 20))
-    assert "all values are the same" in alike.summary
+    assert "all values are equal" in alike.summary
     assert inspect(torch.randn(100, 2, 3, generator=seeded(0))).state == "unknown"
     assert inspect(torch.randn(1, 2, generator=seeded(0))).state == "unknown"
 
@@ -414,9 +415,9 @@ def test_columns_without_an_order():
     assert (found.state, found.advice.objective, found.c) == ("unknown", "dae", None)
     t = np.linspace(0, 1, 40)
     series = np.sin(2 * np.pi * (rng.uniform(0.5, 2, (400, 1)) * t + rng.uniform(size=(400, 1))))
-    assert in_order(torch.tensor(series))
-    assert in_order(torch.tensor(series + rng.normal(0, 0.7, series.shape)))
-    assert not in_order(torch.tensor(series[:, rng.permutation(40)]))
+    assert is_ordered(torch.tensor(series))
+    assert is_ordered(torch.tensor(series + rng.normal(0, 0.7, series.shape)))
+    assert not is_ordered(torch.tensor(series[:, rng.permutation(40)]))
 
 
 def test_signals():
@@ -447,7 +448,7 @@ def test_colours_and_large_images():
     assert large.sigma.value == pytest.approx(0.2, rel=0.1)
     assert large.examples[0].shape[1:] == (60, 60)  # a tile of 64 without its rim
     wide = inspect(noise.add(smooth_images(12, n=1, side=1100), "gaussian", 0.2, 1)[:, :1050])
-    assert "the middle is looked at, 1024 x 1024" in wide.notes[0]
+    assert "Only the centre of each sample is inspected: 1024 x 1024" in wide.notes[0]
 
 
 def test_as_many_samples_as_are_asked_for():
@@ -520,8 +521,8 @@ def test_residuals_are_those_of_least_squares():
         a = np.array([[*window[others], 1.0] for window, _ in rows])
         y = np.array([centre for _, centre in rows])
         left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
-        np.testing.assert_allclose(found.left.reshape(-1).numpy(), left, atol=1e-4)
-        np.testing.assert_allclose(found.busy.reshape(-1).numpy(), a[:, :-1].var(1, ddof=1), atol=1e-9)
+        np.testing.assert_allclose(found.value.reshape(-1).numpy(), left, atol=1e-4)
+        np.testing.assert_allclose(found.activity.reshape(-1).numpy(), a[:, :-1].var(1, ddof=1), atol=1e-9)
 
 
 def test_residuals_by_position_are_those_of_least_squares():
@@ -533,10 +534,10 @@ def test_residuals_by_position_are_those_of_least_squares():
         others = np.delete(rows, position, axis=1)
         a = np.column_stack([others, np.ones(700)])
         left = rows[:, position] - a @ np.linalg.lstsq(a, rows[:, position], rcond=None)[0]
-        scaled = near.left.reshape(700, 64)[:, position].numpy() * math.sqrt((700 - 64) / 700)
+        scaled = near.value.reshape(700, 64)[:, position].numpy() * math.sqrt((700 - 64) / 700)
         np.testing.assert_allclose(scaled, left, atol=1e-4)
         alone = rows[:, position] - rows[:, position].mean()
-        np.testing.assert_allclose(far.left.reshape(700, 64)[:, position].numpy(), alone, atol=1e-9)
+        np.testing.assert_allclose(far.value.reshape(700, 64)[:, position].numpy(), alone, atol=1e-9)
 
 
 @settings(max_examples=10, derandomize=True, database=None)
@@ -554,9 +555,9 @@ def test_likeness_is_a_correlation():
     x = torch.randn(40, 30, 30, generator=seeded(0))
     x = x + 0.7 * x.roll(1, 2)  # neighbours along the last axis have a correlation of 0.7/1.49
     _, far, _ = residuals(x[:, None])
-    everywhere = torch.arange(far.left.numel())
-    assert likeness(far, everywhere, 1) == pytest.approx(0.7 / 1.49 / 2, abs=0.02)
-    assert likeness(far, everywhere, 2) == pytest.approx(0, abs=0.02)
+    everywhere = torch.arange(far.value.numel())
+    assert correlation_at(far, everywhere, 1) == pytest.approx(0.7 / 1.49 / 2, abs=0.02)
+    assert correlation_at(far, everywhere, 2) == pytest.approx(0, abs=0.02)
 
 
 def test_wrong_arguments_are_named():

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,7 @@ from dcs.cli.options import AsJson, Data, Domain, Overwrite, Reading, load, read
 from dcs.cli.output import check_output, write
 
 if TYPE_CHECKING:
-    from dcs.data import Dataset
     from dcs.inspection import Estimate, Inspection
-
-_RECORDINGS = 256  # are enough, and spectrograms of all would take long
 
 
 @reads_data
@@ -22,22 +20,22 @@ def inspect(
     data: Data,
     reading: Reading,
     out: Annotated[
-        Path | None, typer.Option(help="An .html file for a page with plots and explanations.")
+        Path | None, typer.Option(help="File for a page with plots and explanations, ending in .html.")
     ] = None,
     open_page: Annotated[
         bool,
-        typer.Option("--open", help="Show the page in the browser; without --out, from a temporary file."),
+        typer.Option("--open", help="Open the page in the browser; without --out, from a temporary file."),
     ] = False,
-    samples: Annotated[int, typer.Option(min=1, help="Look at so many at most, evenly spread.")] = 4096,
+    samples: Annotated[int, typer.Option(min=1, help="Largest number of samples to inspect.")] = 4096,
     domain: Annotated[
-        Domain | None, typer.Option(help="What is looked at of recordings.  [default: spectrogram]")
+        Domain | None, typer.Option(help="Representation of recordings to inspect.  [default: spectrogram]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the masks for c and k.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the masks for c and k.")] = 0,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how noisy data is, whether what dCS assumes of the noise holds, and what to run next."""
-    from dcs.inspection import inspect as look
+    """Measure how noisy data is, check what dCS assumes of the noise, and recommend what to run next."""
+    from dcs import inspection
 
     if out is not None:
         check_output(out, [".html"], overwrite, data)
@@ -46,15 +44,20 @@ def inspect(
     if domain is not None and loaded.rate is None:
         raise ValueError("--domain is only applicable to recordings: leave it out")
     chosen = None if loaded.rate is None else (domain or Domain.spectrogram)
-    seen = _spectrograms(loaded, samples) if chosen is Domain.spectrogram else loaded
-    found = look(seen, samples=samples, domain=None if chosen is None else str(chosen), seed=seed)
-    found = _of_all(found, loaded, None if source.noise is None else str(source.noise))
+    found = inspection.inspect(
+        loaded, samples=samples, domain=None if chosen is None else str(chosen), seed=seed
+    )
+    notes = [] if source.noise is None else [f"Noise was added first: {source.noise}."]
+    notes += [] if loaded.test is None else ["Only the training split is inspected."]
+    found = replace(found, notes=(*notes, *found.notes))
     options = source.as_options()
-    named = f"./{data}" if data.startswith("-") else data  # else it would be taken for an option
+    named = f"./{data}" if data.startswith("-") else data  # otherwise it would be parsed as an option
     first = ""
     if found.offset is not None and not options and chosen is None and found.advice.ready:
-        first, named = _centre(named)
-    command = shlex.join(["dcs", "fit", named, "--out", _free("run"), *options, *found.advice.arguments])
+        first, named = _centring_command(named)
+    command = shlex.join(
+        ["dcs", "fit", named, "--out", _unused_name("run"), *options, *found.advice.arguments]
+    )
     if not found.advice.ready:
         command = ""
     page = _write_page(found, data, "\n".join(filter(None, (first, command))), out, open_page)
@@ -71,44 +74,20 @@ def inspect(
         typer.echo(f"next: {command}")
 
 
-def _free(name: str, suffix: str = "") -> str:
-    """A name that is not taken yet."""
+def _unused_name(name: str, suffix: str = "") -> str:
+    """Return the name of a file that does not exist."""
     names = [name + suffix, *(f"{name}-{number}{suffix}" for number in range(2, 1000))]
     return next((one for one in names if not Path(one).exists()), names[0])
 
 
-def _centre(data: str) -> tuple[str, str]:
-    """A command that subtracts the mean, and the file that it writes."""
-    out = _free("centred", ".npy")
+def _centring_command(data: str) -> tuple[str, str]:
+    """Return a command that subtracts the mean, and the file that it writes."""
+    out = _unused_name("centred", ".npy")
     code = (
         f"import dcs, numpy as np; x = np.asarray(dcs.data.load({data!r}).train.x, 'f8'); "
         f"np.save({out!r}, np.float32(x - x.mean()))"
     )
     return shlex.join(["python", "-c", code]), out
-
-
-def _spectrograms(loaded: "Dataset", samples: int) -> "Dataset":
-    """The spectrograms of some recordings, as training would see them."""
-    from dcs.data import Dataset as Made
-    from dcs.data import LogMel, Split, check_shortest
-    from dcs.inspection._reading import heard, pick
-
-    assert loaded.rate is not None  # noqa: S101  (recordings have one)
-    front_end, split = LogMel(loaded.rate), loaded.train
-    check_shortest(loaded, front_end.frame or 0)
-    x, rows = heard(split, pick(len(split), min(samples, _RECORDINGS)))
-    some = Split(x, lengths=None if split.lengths is None else split.lengths[rows])
-    return front_end.apply(Made(loaded.name, some, rate=loaded.rate))[0]
-
-
-def _of_all(found: "Inspection", loaded: "Dataset", noise: str | None) -> "Inspection":
-    """Say which samples they were of, and what was done to them before."""
-    from dataclasses import replace
-
-    notes = [] if noise is None else [f"Noise was added first, as asked for: {noise}."]
-    if loaded.test is not None:
-        notes += ["These are the samples to learn from; those of the test split are not looked at."]
-    return replace(found, samples=len(loaded.train), notes=(*notes, *found.notes))
 
 
 def _write_page(
@@ -132,13 +111,13 @@ def _write_page(
 
 
 def _lines(found: "Inspection", data: str) -> list[str]:
-    """The answer for a terminal."""
-    from dcs.report.inspect_page import number, size, strength
+    """Return the answer as lines for a terminal."""
+    from dcs.inspection import number, size, strength
 
     sigma = found.sigma
-    looked = f"; {found.inspected} were looked at" if found.inspected < found.samples else ""
+    some = f"; {found.inspected} were inspected" if found.inspected < found.samples else ""
     lines = [
-        f"{data}: {found.samples} sample{'s' * (found.samples != 1)} of {size(found)}{looked}",
+        f"{data}: {found.samples} sample{'s' * (found.samples != 1)} of {size(found)}{some}",
         *found.notes,
         "",
         found.summary,
@@ -146,10 +125,10 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     ]
     if sigma.value is not None:
         lines += [
-            f"Strength of the noise (sigma, its standard deviation): {strength(sigma)}",
-            f"  {_short(sigma.calm):>14}  calm places: what is not foretold where surroundings hardly differ",
-            f"  {_short(sigma.chen2015):>14}  chen2015: the smallest variances of small patches",
-            f"  {_short(sigma.mad):>14}  mad: the median size of the finest detail",
+            f"Noise level (sigma, the standard deviation of the noise): {strength(sigma)}",
+            f"  {_short(sigma.calm):>14}  flat regions: residual noise where neighbours hardly differ",
+            f"  {_short(sigma.chen2015):>14}  chen2015: smallest variances of small patches",
+            f"  {_short(sigma.mad):>14}  mad: median size of the finest detail",
             f"  {sigma.why}",
             "",
         ]
@@ -157,9 +136,9 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     for check in found.checks:
         lines += [f"  {check.verdict:13}  {check.title}. {check.because}"]
     if found.c is not None and found.k is not None and found.c.quantiles:
-        lines += ["", "Of a sample, as training sees it: the median, and where nine in ten lie"]
+        lines += ["", "Per sample, as estimated in training: median (5th to 95th percentile)"]
         named = {
-            "signal-to-noise ratio c": (found.c, "how many times stronger than the noise"),
+            "signal-to-noise ratio c": (found.c, "strength of the signal divided by that of the noise"),
             "expected cosine k": (found.k, "1 without noise, 0 for noise alone"),
         }
         for name, (spread, meaning) in named.items():
@@ -167,12 +146,12 @@ def _lines(found: "Inspection", data: str) -> list[str]:
             between = f"({number(q['5'])} to {number(q['95'])})"
             lines.append(f"  {name:23}  {number(q['50'])}  {between}: {meaning}")
         lines.append(
-            "  Unlike above, the mean of all values counts as signal here; and "
+            "  Unlike above, the mean of all values counts as signal here. "
             + (
-                "a split adds noise, which makes both smaller."
+                "A split adds noise, so both are smaller than for the data itself."
                 if found.advice.views == "split"
-                else "with masks all that differs between neighbours counts as noise, detail too: for data "
-                "with little noise both are too small."
+                else "Masking counts all differences between neighbours as noise, including detail: for data "
+                "with little noise, both are too small."
             )
         )
     train = f"train with {found.advice.objective}. " if found.advice.ready else ""
@@ -183,6 +162,6 @@ def _lines(found: "Inspection", data: str) -> list[str]:
 
 
 def _short(estimate: "Estimate | None") -> str:
-    from dcs.report.inspect_page import number
+    from dcs.inspection import number
 
-    return "cannot be used" if estimate is None else number(estimate.value)
+    return "not applicable" if estimate is None else number(estimate.value)

@@ -1,4 +1,4 @@
-"""`dcs report`: one page that shows what a run learnt."""
+"""`dcs report`: one page that shows what a run learned."""
 
 import json
 import webbrowser
@@ -12,14 +12,14 @@ from dcs.cli.options import AsJson, Root
 
 
 class Map(StrEnum):
-    """How features are laid out."""
+    """Layouts of the feature map."""
 
     umap = "umap"
     pca = "pca"
 
 
-class Part(StrEnum):
-    """Which samples of a data set."""
+class ShownPart(StrEnum):
+    """Splits of a data set."""
 
     train = "train"
     test = "test"
@@ -34,43 +34,44 @@ def report(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The .html file to write.  [default: report.html in the first RUN]")
+        Path | None,
+        typer.Option(help="Output file, ending in .html.  [default: report.html in the first RUN]"),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Where the data is now, if it has moved; it is read as it was in training."),
+        typer.Option(help="New location of the data, if it has moved; it is read as in training."),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="A .npy file, or a text file with one label a line, if the data has none."),
+        typer.Option(
+            help="Labels, if the data has none: a .npy file, or a text file with one label per line."
+        ),
     ] = None,
     root: Root = None,
     part: Annotated[
-        Part | None, typer.Option(help="Which samples to show.  [default: test, if there is one]")
+        ShownPart | None, typer.Option(help="Split to show.  [default: test, if there is one]")
     ] = None,
     map_: Annotated[
         Map | None,
-        typer.Option("--map", help="How to lay out the features.  [default: umap, if it is installed]"),
+        typer.Option("--map", help="Layout of the feature map.  [default: umap, if it is installed]"),
     ] = None,
     points: Annotated[
-        int, typer.Option(min=1, help="How many samples the map shows at most; of more, so many are chosen.")
+        int, typer.Option(min=1, help="Largest number of samples to show; a random subset of more.")
     ] = 10_000,
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="How many groups to find.  [default: as many as classes, or 10]")
+        int | None, typer.Option(min=1, help="Number of clusters.  [default: number of classes, or 10]")
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the choice of samples, the map and the groups.")
+        int, typer.Option(min=0, help="Random seed for the subset, the map and the clusters.")
     ] = 0,
     overwrite: Annotated[
         bool,
-        typer.Option(
-            "--overwrite", help="Replace a file that is no report, too; a report is replaced without."
-        ),
+        typer.Option("--overwrite", help="Replace a file that is not a report; a report is always replaced."),
     ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write one HTML page about runs: curves, denoised samples, a map of the features, scores."""
+    """Write one HTML page about runs: curves, denoised samples, a feature map, scores."""
     from dcs.report import write
 
     written = write(

@@ -20,6 +20,7 @@ from dcs.data._dataset import (
 from dcs.data._download import DownloadError
 from dcs.data._folders import scan_recordings
 from dcs.data._images import IMAGE_SUFFIXES
+from dcs.data._layouts import Layout, Loaded
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
 from dcs.data._log_mel import LogMel
@@ -48,6 +49,8 @@ __all__ = [
     "Dataset",
     "DownloadError",
     "Entry",
+    "Layout",
+    "Loaded",
     "LogMel",
     "NoiseSpec",
     "Reading",

@@ -1,4 +1,4 @@
-"""How the known data sets are read, in each of the forms in which people have their files."""
+"""Readers of the known data sets, for each layout in which their files are found."""
 
 import csv
 import math
@@ -23,7 +23,7 @@ Files = Mapping[str, Path]
 
 
 class Loaded(NamedTuple):
-    """What a layout's reader gives."""
+    """Splits, class names and sample rate that a reader returns."""
 
     train: Split
     test: Split
@@ -33,13 +33,13 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a data set in one of the forms in which people have it."""
+    """Files of a data set in one of the layouts in which it is found."""
 
-    files: Mapping[str, tuple[str, ...]]  # what each is, and the names it may have
+    files: Mapping[str, tuple[str, ...]]  # role of each, and its possible names
     read: Callable[[Files, Reading, bool | None], Loaded]
 
     def find(self, folder: Path) -> Files | None:
-        """The files in a folder, if all of them are there."""
+        """Return the files in a folder, or None unless all exist."""
         found = {}
         for role, names in self.files.items():
             path = next((folder / name for name in names if _is_there(folder / name)), None)
@@ -52,7 +52,7 @@ class Layout:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a folder that may not be looked into
+    except OSError:  # no permission to look into the folder
         return False
 
 
@@ -65,7 +65,7 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
-    """The 8x8 digits in scikit-learn: the first 1,200 to train."""
+    """Read the 8x8 digits of scikit-learn: the first 1,200 to train."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -75,7 +75,7 @@ def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
 
 
 def read_idx_layout(files: Files, classes: tuple[str, ...]) -> Loaded:
-    """MNIST and Fashion-MNIST; unpacking releases the interpreter's lock: two files share two cores."""
+    """Read MNIST or Fashion-MNIST, two files at a time: unpacking releases the interpreter's lock."""
     with ThreadPoolExecutor(2) as pool:
         images = [pool.submit(read_idx_images, files[f"{split} images"]) for split in ("train", "test")]
         labels = [read_idx_labels(files[f"{split} labels"]) for split in ("train", "test")]
@@ -118,7 +118,7 @@ def read_cifar_layout(files: Files, meta: str, classes_key: bytes, label_key: by
 
 
 def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
-    """CIFAR-10 as train/CLASS/*.jpg and test/CLASS/*.jpg."""
+    """Read CIFAR-10 from train/CLASS/*.jpg and test/CLASS/*.jpg."""
     splits = []
     for split in ("train", "test"):
         paths = sorted(path for path in files[split].glob("*/*") if path.suffix.lower() in IMAGE_SUFFIXES)
@@ -136,7 +136,7 @@ def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -
 
 
 def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
-    """The official layout; the validation images are the test split, as in the paper."""
+    """Read the official layout; the validation images are the test split, as in the paper."""
     ids = sorted(_text(files["ids"]).split())
     numbers = {wordnet: index for index, wordnet in enumerate(ids)}
     words = _text(files["words"]).splitlines()
@@ -167,11 +167,11 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is damaged ({error}): delete it and load it again") from error
+        raise DataError(f"{path} is corrupted ({error}): delete it and load it again") from error
 
 
 def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> Loaded:
-    """Recordings of 5 s; one of the five official folds is the test split."""
+    """Read recordings of 5 s; one of the five official folds is the test split."""
     try:
         with files["table"].open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -182,7 +182,7 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
     except DataError:
         raise
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise DataError(f"{files['table']} is damaged ({error}): delete it and load it again") from error
+        raise DataError(f"{files['table']} is corrupted ({error}): delete it and load it again") from error
     rate = 0
 
     def read(chosen: Tensor) -> Split:
@@ -197,7 +197,7 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
 
 
 def _fold(folds: Tensor, reading: Reading, where: str) -> tuple[Tensor, Tensor]:
-    """Return which samples are to train and which to test on."""
+    """Return masks of the training and the test samples."""
     test = folds == (reading.fold or 5)
     if not test.any() or test.all():
         known = ", ".join(str(fold) for fold in folds.unique().tolist())
@@ -210,7 +210,7 @@ _PITCHES = 6
 
 
 def make_tones(_: Files, reading: Reading, __: bool | None) -> Loaded:
-    """Make half a second of tones of six pitches that fade away, in as much white noise, always the same."""
+    """Make fading tones of six pitches, half a second each, in white noise of equal power."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(TONES) % _PITCHES
     begin, phase, length = torch.rand(3, TONES, 1, generator=generator)

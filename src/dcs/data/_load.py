@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from dcs._checks import check_bool, check_integer, check_number
+from dcs._naming import argument
 from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
@@ -101,7 +102,7 @@ def load(
     used = ("root", "fold" if CATALOGUE[str(name)].folds else "") if known else _options_of(name)
     for option in [*reading.given(), *(["root"] if root is not None else [])]:
         if option not in used:
-            raise ValueError(f"{option} is not applicable to {_describe(name)}: leave it out")
+            raise ValueError(f"{argument(option)} is not applicable to {_describe(name)}: leave it out")
     if known:
         data = _known(CATALOGUE[str(name)], obtain(CATALOGUE[str(name)], root, download), reading, resident)
     else:
@@ -170,7 +171,7 @@ def _from_table(where: str, table: Table, resident: bool | None, location: Path 
 
 
 def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
-    """x (or the only array) with y; or x_train, y_train, x_test, y_test."""
+    """Read x (or the only array) with y; or x_train, y_train, x_test, y_test."""
     arrays = open_npz(path)
     names = ", ".join(arrays) or "(none)"
     if label is not None and label is not False and (not isinstance(label, str) or label not in arrays):
@@ -208,7 +209,7 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
         if y is not None:
             if y.shape != x.shape[:1]:
                 raise DataError(
-                    f"{path} has {x.shape} data and {y.shape} labels: one label a sample is needed"
+                    f"{path} has {x.shape} data and {y.shape} labels: one label per sample is needed"
                 )
             labels = to_labels(numbers[start : start + len(y)], len(classes), str(path))
             start += len(y)
@@ -250,7 +251,7 @@ def _options_of(source: object) -> tuple[str, ...]:
 
 
 def _own_path(source: str | os.PathLike[str]) -> Path:
-    """Absolute, so that it is found again from wherever it is read later."""
+    """Return the absolute path, so that it is found again after a change of directory."""
     if not str(source):
         raise ValueError("name is empty: name a known data set, a file or a folder")
     try:

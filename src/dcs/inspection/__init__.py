@@ -1,13 +1,14 @@
-"""How noisy is data, does what the loss assumes hold, and what is to be done? `dcs inspect` in Python."""
+"""How noisy is data, which assumptions of the loss hold, and which training fits? `dcs inspect` in Python."""
 
 from typing import Any
 
 from torch import Tensor
 
 from dcs._checks import check_choice, check_integer
-from dcs.inspection._advice import advise, for_small, weights
-from dcs.inspection._evidence import Evidence, gather, without_neighbours
-from dcs.inspection._reading import as_split, choose, in_order, middle
+from dcs.data import Dataset
+from dcs.inspection._advice import advise, advise_small, snr_distributions
+from dcs.inspection._evidence import Evidence, gather, gather_unordered
+from dcs.inspection._reading import as_split, choose_samples, crop_centre, is_ordered, spectrograms
 from dcs.inspection._result import (
     FAILS,
     HOLDS,
@@ -18,6 +19,9 @@ from dcs.inspection._result import (
     Estimate,
     Inspection,
     Sigma,
+    number,
+    size,
+    strength,
 )
 from dcs.inspection._sigma import sigma_of
 from dcs.inspection._summary import has_offset, note_offset, summarise
@@ -34,27 +38,31 @@ __all__ = [
     "Inspection",
     "Sigma",
     "inspect",
+    "number",
+    "size",
+    "strength",
 ]
 
 _EXAMPLES = 6
 
 
 def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int = 0) -> Inspection:
-    """Find out how noisy data is, and whether the dCS loss would help.
+    """Measure how noisy data is, and whether the dCS loss would help.
 
-    No clean data is needed: entries are predicted from others, never from themselves, and what calm places
-    leave unexplained is noise. docs/inspect.md says how, and how often it is right.
+    No clean data is needed: entries are predicted from others, never from themselves, and the residuals in
+    flat regions are noise. docs/inspect.md describes the method and how often it is right.
 
     Args:
         x: Noisy samples (n, d), (n, t), (n, h, w) or (n, c, h, w): an array, tensor, `dcs.data.Samples`,
-            `Split` or `Dataset` (of which `train` is looked at), or anything else that `dcs.data.load` takes.
-            Data on disk is not read as a whole.
-        samples: Look at so many at most, evenly spread; fewer where they are large.
-        domain: For recordings: `spectrogram` (n, time, bands) or `waveform`, which are masked along time.
-        seed: Of the masks for ĉ and k.
+            `Split` or `Dataset` (whose training split is inspected), or anything else that `dcs.data.load`
+            takes. Data on disk is not read as a whole.
+        samples: Largest number of samples to inspect, evenly spread; fewer if they are large.
+        domain: What is inspected of recordings: `spectrogram`, given as (n, time, bands) or computed from a
+            `Dataset` of recordings, or `waveform`. Both are masked along time.
+        seed: Random seed of the masks for ĉ and k.
 
     Returns:
-        All numbers and verdicts.
+        All numbers and verdicts, and advice.
 
     Example:
         >>> import dcs
@@ -69,27 +77,31 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     check_integer("seed", seed, at_least=0)
     if domain is not None:
         check_choice("domain", domain, ("spectrogram", "waveform"))
-    split = as_split(x)
+    whole = split = as_split(x)
+    if domain == "spectrogram" and isinstance(x, Dataset) and x.rate and len(x.shape) == 1:
+        split = spectrograms(x, samples)
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
-    chosen, notes = choose(split, samples, waveforms=domain == "waveform")
+    chosen, notes = choose_samples(split, samples, waveforms=domain == "waveform")
     ndim = 1 if domain == "waveform" or not (chosen.ndim > 2 and chosen.shape[-2] > 2) else 2
-    chosen, cut = middle(chosen, ndim)
-    ordered = domain is not None or in_order(chosen)
-    evidence = gather(chosen, ndim) if ordered else without_neighbours(chosen)
+    chosen, cut = crop_centre(chosen, ndim)
+    ordered = domain is not None or is_ordered(chosen)
+    evidence = gather(chosen, ndim) if ordered else gather_unordered(chosen)
     state, ratio = state_of(evidence)
     judged = checks(evidence, state, domain is not None)
     sigma = sigma_of(evidence, state, domain is not None)
     advice = advise(evidence, state, judged, sigma, chosen[0].numel(), domain)
-    spread = weights(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
+    spread = (
+        snr_distributions(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
+    )
     if spread is None and advice.views in ("blind_spot", "amplitude"):
-        advice = for_small(chosen[0].numel())
+        advice = advise_small(chosen[0].numel())
     offset = evidence.mean if has_offset(evidence) else None
     return Inspection(
         state=state,
         summary=summarise(state, ratio, evidence),
         shape=tuple(split.x.shape[1:]),
-        samples=len(split),
+        samples=len(whole),
         inspected=len(chosen),
         ordered=ordered,
         notes=(*notes, *cut, *([] if offset is None else [note_offset(evidence)])),
@@ -110,11 +122,11 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
 
 
 def _examples(evidence: Evidence) -> tuple[Tensor, Tensor] | None:
-    """Some samples, and what their neighbours do not foretell of them."""
+    """Return some samples and their residuals."""
     near = evidence.near
-    if near is None or near.left.shape[0] == 0:
+    if near is None or near.value.shape[0] == 0:
         return None
-    count = min(_EXAMPLES, len(near.left))
-    rows = [(number * len(near.left)) // count for number in range(count)]
-    noisy = (near.foretold + near.left)[rows]
-    return noisy.float().cpu(), near.left[rows].float().cpu()
+    count = min(_EXAMPLES, len(near.value))
+    rows = [(row * len(near.value)) // count for row in range(count)]
+    noisy = (near.predicted + near.value)[rows]
+    return noisy.float().cpu(), near.value[rows].float().cpu()

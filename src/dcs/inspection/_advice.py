@@ -1,4 +1,4 @@
-"""What to do with data that is so."""
+"""Advice: the training that fits the data."""
 
 import json
 
@@ -15,9 +15,7 @@ from dcs.objectives.views import LEAST_NOISE
 
 _SHARES = (5, 25, 50, 75, 95)
 _BARS = 24
-_SMALLEST = (
-    1e-12  # deviation; the squares of smaller values, and of larger than 1 / this, are lost in float32
-)
+_SMALLEST = 1e-12  # deviation; the squares of smaller values, and of those above 1 / this, leave float32
 
 
 def advise(
@@ -26,12 +24,12 @@ def advise(
     """Choose an objective and its views.
 
     Args:
-        evidence: What was measured.
-        state: clean, slight, noisy or unknown.
-        checks: What holds.
-        sigma: The strength of the noise.
-        entries: Of one sample.
-        domain: spectrogram or waveform, for recordings.
+        evidence: Measurements of the data.
+        state: `clean`, `slight`, `noisy` or `unknown`.
+        checks: Verdicts on the assumptions.
+        sigma: Noise level.
+        entries: Number of entries of a sample.
+        domain: `spectrogram` or `waveform`, for recordings.
     """
     verdicts = {check.name: check.verdict for check in checks}
     unready = _unready(evidence)
@@ -39,94 +37,86 @@ def advise(
         return Advice("none", "none", None, None, (), unready, (), ready=False)
     arguments = ["--domain", "waveform"] if domain == "waveform" else []
     if state == CLEAN:
-        why = "There is next to no noise to remove: a plain autoencoder does as well."
+        why = "There is hardly any noise to remove: a plain autoencoder is as good."
         return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
     if not evidence.ordered:
         why = (
-            "Masking copies from neighbours, which columns in no order do not have; dae, a denoising "
-            "autoencoder, needs none."
+            "Masking needs neighbours, which unordered columns do not have; dae, a denoising autoencoder, "
+            "needs none."
         )
         known = (
-            "If you know the strength σ of the noise, dcs with the setting "
+            "If you know the noise level σ, dcs with the setting "
             'masking={"kind": "split", "sigma": σ} needs no neighbours.'
         )
         return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
     warnings = _warnings(evidence, verdicts, state)
     if domain is not None:
-        why = "Recordings are masked along time: a value is replaced by one up to 2 steps away."
+        why = "Recordings are masked along time: values are replaced by others up to 2 steps away."
         return Advice("dcs", "amplitude", 0.3, 2, tuple(arguments), why, warnings)
     rho = 0.3 if 0.3 * entries >= 10 else 0.5
     if _can_be_split(evidence, state):
         estimate = sigma.value if sigma.value and verdicts["isotropy"] != FAILS else _chen(evidence)
         level = float(f"{estimate:.3g}")
         arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
-        begin = "One strength of noise describes the data"
+        reason = "One noise level describes the data"
         if verdicts["isotropy"] == FAILS:
-            begin = (
-                "The noise is not equally strong everywhere, but hardly any place has much less of it than "
-                "the rest"
-            )
-        why = (
-            f"{begin}, so each sample can be split into two noisy versions that are compared in all their "
-            "values."
-        )
+            reason = "The noise is not equally strong everywhere, but hardly any region has much less noise"
+        why = f"{reason}, so samples can be split into two noisy versions that are compared in all values."
         if level != float(f"{sigma.value or 0:.3g}"):
-            why += f" (The command has {level:g}: the estimate of chen2015, which training goes by.)"
+            why += f" (The command has {level:g}: the estimate by chen2015, which training uses.)"
         return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
     window = 1
     if evidence.correlated:
-        window = next((lag for lag, like in enumerate(evidence.like, 1) if lag > 1 and like < 0.3), 3)
+        window = next((lag for lag, r in enumerate(evidence.correlations, 1) if lag > 1 and r < 0.3), 3)
         why = (
-            f"Neighbours share noise: masking with radius {window} also copies from further away, where the "
-            "noise is less alike."
+            f"Neighbours share noise: masks of radius {window} also copy from more distant values, whose "
+            "noise is less correlated."
         )
     elif evidence.part is not None and evidence.part.sure:
-        why = (
-            "Only a part of the data is noisy, and masking does not need to know which, nor how strong it is."
-        )
+        why = "Only a part of the data is noisy, and masking needs to know neither which nor how noisy it is."
     elif state == NO_ANSWER:
         why = (
-            "Masking does not need the strength of the noise. (Plain dcs fit looks for itself: it splits "
-            "samples if it finds noise that is equally strong everywhere, and masks if not.)"
+            "Masking does not need the noise level. (By default, dcs fit decides by itself: it splits "
+            "samples if it finds noise that is equally strong everywhere, and masks otherwise.)"
         )
     elif verdicts["isotropy"] == FAILS:
-        why = (
-            "The noise is not equally strong everywhere, and masking does not need to know how strong it is."
-        )
+        why = "The noise is not equally strong everywhere, and masking does not need the noise level."
     elif evidence.too_quiet:
         why = (
-            "It is not sure that the noise is equally strong everywhere, and masking does not need to know "
-            "how strong it is."
+            "It is not certain that the noise is equally strong everywhere, and masking does not need the "
+            "noise level."
         )
     else:
-        why = "No strength of the noise is sure enough to split samples by, and masking does not need it."
+        why = "The noise level is too uncertain to split samples, and masking does not need it."
     masking = {"kind": "blind_spot", "rho": rho, "radius": window}
     arguments += ["--set", "masking=" + json.dumps(masking)]
     return Advice("dcs", "blind_spot", rho, window, tuple(arguments), why, warnings)
 
 
 def _unready(evidence: Evidence) -> str | None:
-    """What to do before training, if it would fail or be of no use."""
+    """Return what to do first, if training would fail or be useless."""
     if not evidence.deviation > 0:
-        return "There is nothing to learn: all values are the same."
+        return "There is nothing to learn: all values are equal."
     if evidence.deviation < _SMALLEST or evidence.square > _SMALLEST**-2:
         return (
-            f"Rescale your data first, to values around 1: its deviation is {evidence.deviation:.1g}, and "
-            "training computes with squares, for which numbers so small or so large have no room."
+            "Rescale your data first, to values around 1: its standard deviation is "
+            f"{evidence.deviation:.1g}, and squares of such numbers exceed the range of float32."
         )
     return None
 
 
-def for_small(entries: int) -> Advice:
-    """What to do with samples too small to be masked."""
+def advise_small(entries: int) -> Advice:
+    """Return the advice for samples that are too small to be masked."""
     why = "The samples are too small to be masked; dae, a denoising autoencoder, needs no masks."
     if entries < 2:
-        why = "A sample of one value has no neighbours and no direction: dCS cannot be used, nor can masks."
+        why = (
+            "A sample of one value has no neighbours and no direction: dCS is not applicable, nor are masks."
+        )
     return Advice("dae", "none", None, None, ("--objective", "dae"), why, ())
 
 
 def _can_be_split(evidence: Evidence, state: str) -> bool:
-    """Whether one σ describes the noise, by the rule of training, and that σ is more than nothing."""
+    """Return whether one σ > 0 describes the noise, by the rule that training applies."""
     visible = _chen(evidence) > LEAST_NOISE * evidence.deviation
     usable = state != NO_ANSWER and not evidence.correlated and visible
     return usable and evidence.quiet is not None and not evidence.too_quiet
@@ -139,9 +129,9 @@ def _chen(evidence: Evidence) -> float:
 def _warnings(evidence: Evidence, verdicts: dict[str, str], state: str) -> tuple[str, ...]:
     found = []
     if state == NO_ANSWER and evidence.may_be_partly_noisy:
-        found.append("If what looks like noise is detail, the objective mse does as well: compare with it.")
+        found.append("If this is detail and not noise, the objective mse is as good: compare with it.")
     elif state == NO_ANSWER:
-        found.append("There was too little to see: take this as a start, not as a finding.")
+        found.append("There is too little evidence: take this as a starting point, not as a result.")
     if verdicts["isotropy"] == FAILS:
         found.append("The objective n2v assumes less (zero mean and independence only): compare with it.")
     if state != NO_ANSWER and all(verdict == UNKNOWN for verdict in verdicts.values()):
@@ -149,12 +139,12 @@ def _warnings(evidence: Evidence, verdicts: dict[str, str], state: str) -> tuple
     return tuple(found)
 
 
-def weights(
+def snr_distributions(
     x: Tensor, advice: Advice, sigma: Sigma, ndim: int, domain: str | None, seed: int
 ) -> tuple[Distribution, Distribution, float] | None:
-    """ĉ and k of samples for the recommended views, and how many entries are compared, if there are any.
+    """Return the distributions of ĉ and k for the recommended views, and the number of compared entries.
 
-    For data on which no views are advised, they are those of masking, to show how little there is to gain.
+    If no views are recommended, they are those of masking. None if samples are too small to be masked.
     """
     masker: Masker | GaussianSplit
     if advice.views == "split" and sigma.value:

@@ -1,4 +1,4 @@
-"""What is measured of the data; the verdicts are drawn from it."""
+"""Measurements of the data, on which the verdicts rest."""
 
 import math
 from collections.abc import Callable
@@ -8,19 +8,19 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dcs.inspection._parts import Part, noisier_part
+from dcs.inspection._noisy_part import NoisyPart, find_noisy_part
 from dcs.inspection._residuals import (
     LARGE,
     Level,
+    NoiseSpread,
     Residuals,
-    Spread,
+    correlation_at,
     levels,
-    likeness,
-    pieces_of,
+    pool,
     residuals,
-    spread_of_positions,
-    spread_of_samples,
-    together,
+    spread_over_positions,
+    spread_over_samples,
+    tiles_of,
 )
 from dcs.inspection._result import Estimate
 from dcs.noise import estimate_sigma, quiet_share
@@ -28,34 +28,34 @@ from dcs.noise.level import as_images
 from dcs.objectives.views import MOST_QUIET
 
 _GROUPS = 4
-_T = 3.18  # Student's t of 95 % for as many groups
-_SAME = 1.2  # far residuals may be so much larger than near ones and still be noise
+_T = 3.18  # Student's t for 95 % and that many groups
+_SAME = 1.2  # largest ratio of far to near residuals of noise
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Numbers about the data.
+    """Measurements of the data.
 
     Args:
-        deviation: Of all entries.
-        square: Their mean square.
-        mean: Their mean.
-        chen2015: σ̂, where it can be had.
-        mad: The same.
-        quiet: `quiet_share` for the first of them.
-        near: Residuals from all around, or None where samples are too small or too few.
-        far: Residuals from further off.
-        near_levels: Of their calm places.
-        far_levels: The same.
-        by_position: Whether positions were kept apart.
-        like: Correlations of the far residuals of neighbours 1, 2 and 3 entries apart, at `like_at`.
-        like_at: The level of the far residuals at which they were looked at.
-        is_noise: Whether what is there is surely noise: near and far agree about its strength.
+        deviation: Standard deviation of all entries.
+        square: Mean square of all entries.
+        mean: Mean of all entries.
+        chen2015: Estimate of σ by `chen2015`; None if it is not applicable.
+        mad: Estimate of σ by `mad`.
+        quiet: `quiet_share` for the estimate by `chen2015`.
+        near: Residuals of predictions from all neighbours; None if samples are too small or too few.
+        far: Residuals of predictions from distant entries only.
+        near_levels: Levels of the near residuals in flat regions.
+        far_levels: Levels of the far residuals in flat regions.
+        by_position: Whether each position has its own prediction.
+        correlations: Correlations of the far residuals 1, 2 and 3 entries apart, at `compared_at`.
+        compared_at: Level of the far residuals at which they were compared.
+        is_noise: Whether that level is certainly noise: near and far residuals agree about its strength.
         correlated: Whether there is noise, or texture, that neighbours share.
-        ends: Values that lie exactly at the smallest and at the largest, as shares of all, and the shares of
-            those up to σ/2 from there, and of the next value, for each.
+        ends: For the smallest and for the largest value: the share of entries that have it, of those up to
+            σ/2 from it, and of the next value.
         ordered: Whether entries have neighbours.
-        part: A part of the data that is much noisier than the rest, or may be.
+        part: Part of the data that is, or may be, much noisier than the rest.
     """
 
     deviation: float
@@ -69,43 +69,42 @@ class Evidence:
     near_levels: list[Level]
     far_levels: list[Level]
     by_position: bool
-    like: tuple[float, float, float]
-    like_at: Level | None
+    correlations: tuple[float, float, float]
+    compared_at: Level | None
     is_noise: bool
     correlated: bool
     ends: tuple[tuple[float, float, float], tuple[float, float, float]]
     ordered: bool = True
-    part: Part | None = None
+    part: NoisyPart | None = None
 
     @property
     def levels(self) -> list[Level]:
-        """Of the noise: where neighbours share it, only what lies further off does not foretell it."""
+        """Levels of the noise: far ones if neighbours share it, as near entries then predict it."""
         return self.far_levels if self.correlated else self.near_levels
 
     @property
     def floor(self) -> Level | None:
-        """The weakest level, over all brightnesses where it is about as weak."""
+        """Weakest level, pooled with those that are not significantly stronger."""
         if not self.levels:
             return None
         first, *others = sorted(self.levels, key=lambda at: at.deviation)
-        floor = first  # by chance too low, if it is of few places; what may be the same is taken together
+        floor = first  # too low by chance if it has few places
         for number, at in enumerate(others, 1):
             if at.deviation - floor.deviation > 3 * math.hypot(at.error, floor.error):
                 break
-            floor = together([first, *others[:number]])
+            floor = pool([first, *others[:number]])
         return floor
 
     @property
     def for_tails(self) -> Level | None:
-        """Where extreme values are looked for.
+        """Level at which extreme values are counted.
 
-        Where the noise is uneven, that is the end where it is strong; else where it is weak, and surely no
-        signal.
+        If the noise is uneven, that is the stronger end; otherwise the weak levels, which hold no signal.
         """
         ends, floor = self.ends_of_range, self.floor
         if floor is None:
             return None
-        if self.correlated:  # signal leaks in, here and there; where it does not, the tails are lightest
+        if self.correlated:  # residuals hold some signal, which makes tails heavier
             alike = [at for at in self.levels if at.deviation <= 1.2 * floor.deviation]
             return min(alike, key=lambda at: at.kurtosis)
         if self.part is not None and self.part.sure:
@@ -114,11 +113,11 @@ class Evidence:
         if ends is not None and self.is_uneven:
             strength = max(end.deviation for end in ends)
         alike = [at for at in self.levels if abs(at.deviation - strength) <= 0.1 * strength + 2 * at.error]
-        return together(alike or [floor])
+        return pool(alike or [floor])
 
     @property
     def evenness(self) -> float | None:
-        """The weakest level over the stronger one of the two ends of the range of brightness."""
+        """Ratio of the weakest level to the stronger one of the two ends of the range of brightness."""
         ends = self.ends_of_range
         if ends is None:
             return None
@@ -137,7 +136,7 @@ class Evidence:
 
     @property
     def ends_of_range(self) -> tuple[Level, Level] | None:
-        """The weakest level among the dark ones, and among the bright ones."""
+        """Weakest level among the dark ones, and among the bright ones."""
         if len(self.levels) < 2:
             return None
         low, high = self.levels[0].brightness, self.levels[-1].brightness
@@ -146,11 +145,11 @@ class Evidence:
         return min(dark, key=lambda at: at.deviation), min(bright, key=lambda at: at.deviation)
 
     @property
-    def cut_off(self) -> float:
-        """The share of values that lie at an end of the range because they were cut off there.
+    def clipped(self) -> float:
+        """Share of the values that were clipped at an end of the range.
 
-        They pile up: many at the end, and hardly fewer just beside it. Counts of photons have as many at 1
-        as at 0; a background without noise has hardly any beside it.
+        Clipped values accumulate at the end, with many others just beside it. Photon counts have as many
+        values at 1 as at 0, and a background without noise has hardly any values beside it.
         """
         return sum(
             share
@@ -159,51 +158,51 @@ class Evidence:
         )
 
     @cached_property
-    def between_samples(self) -> Spread | None:
-        """The noise in calm places of samples."""
+    def between_samples(self) -> NoiseSpread | None:
+        """Noise in the flat regions of each sample, compared between samples."""
         if self.near is None or self.correlated or self.by_position:
             return None
-        return spread_of_samples(self.near)
+        return spread_over_samples(self.near)
 
     @cached_property
-    def between_positions(self) -> Spread | None:
-        """The noise in calm places of the cells of a grid laid over all samples."""
-        return None if self.near is None or self.correlated else spread_of_positions(self.near)
+    def between_positions(self) -> NoiseSpread | None:
+        """Noise in the flat regions of each cell of a grid, compared between cells."""
+        return None if self.near is None or self.correlated else spread_over_positions(self.near)
 
     @property
     def samples_differ(self) -> bool:
-        """Whether some samples are clearly quieter than the usual one."""
+        """Whether some samples are clearly less noisy than the median one."""
         found = self.between_samples
         if found is None:
             return False
-        # Of N squares of normal numbers, one mean in twenty is below 1 - 1.64 √(2/N), and further below if
-        # they have outliers. Of few samples the quietest is looked at, which these alone can set apart.
+        # The mean of N squares of normal numbers is below 1 - 1.64 √(2/N) once in twenty times, or further
+        # below with outliers. Of few samples, the least noisy one is compared, with a stricter limit.
         share = 0.75 if found.samples >= 20 else 0.5
         chance = 1.64 * math.sqrt(max(2.0, found.kurtosis + 2) / found.places)
-        return found.least < share * found.usual * math.sqrt(max(0.0, 1 - chance))
+        return found.least < share * found.typical * math.sqrt(max(0.0, 1 - chance))
 
     @property
     def partly_noisy(self) -> bool:
-        """Whether some samples, or a part of each, are surely much noisier than the rest."""
+        """Whether some samples, or a part of each, are certainly much noisier than the rest."""
         return self.part is not None and self.part.sure
 
     @property
     def may_be_partly_noisy(self) -> bool:
-        """Whether they may be: what is there may also be fine detail."""
+        """Whether they may be noisier, or have fine detail."""
         return self.part is not None and not self.part.sure
 
     @property
     def too_quiet(self) -> bool:
-        """Whether more windows are quiet than one strength of noise leaves: the rule of training."""
+        """Whether too many windows are quiet for noise of one level, by the rule that training applies."""
         return self.quiet is not None and self.quiet > MOST_QUIET
 
     @property
     def positions_differ(self) -> bool:
-        """Whether the noise is clearly weaker at some positions; signal adds less than that."""
+        """Whether the noise is weaker at some positions, by more than signal could explain."""
         found = self.between_positions
-        if found is None or not found.least > 0.05 * self.deviation:  # else it may be no noise at all
+        if found is None or not found.least > 0.05 * self.deviation:  # otherwise it may not be noise
             return False
-        return found.least < 0.45 * found.usual
+        return found.least < 0.45 * found.typical
 
     @property
     def varies(self) -> bool:
@@ -227,18 +226,19 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
         near, far, by_position = None, None, False
     near_levels = [] if near is None else levels(near)
     far_levels = [] if far is None else levels(far)
-    like, like_at, is_noise, correlated = (math.nan,) * 3, None, False, False
+    correlations, compared_at, is_noise, correlated = (math.nan,) * 3, None, False, False
     if far is not None and near_levels and far_levels:
-        like_at, is_noise = _where_to_compare(far, near_levels, far_levels, 0.05 * deviation)
-        like = tuple(likeness(far, like_at.places, lag) for lag in (1, 2, 3))  # type: ignore[assignment]
+        compared_at, is_noise = _where_to_compare(far, near_levels, far_levels, 0.05 * deviation)
+        correlations = tuple(correlation_at(far, compared_at.places, lag) for lag in (1, 2, 3))  # type: ignore[assignment]
         if is_noise:
-            # Stronger levels may be signal, which neighbours share as well.
-            weak = like_at.deviation <= 1.5 * min(at.deviation for at in near_levels)
-            correlated = abs(like[0]) > 0.25 and weak
+            # Stronger levels may be signal, which neighbours share, too.
+            weak = compared_at.deviation <= 1.5 * min(at.deviation for at in near_levels)
+            correlated = abs(correlations[0]) > 0.25 and weak
         elif by_position or min(images.shape[2:]) >= LARGE:
-            # Signal that is rarely there has heavy tails; noise is there always, and little of it is too.
-            strong = like_at.deviation > 0.12 * deviation and like_at.kurtosis < 4
-            correlated = strong and like[0] > 0.3 and not _is_white(near_levels, chen, mad, 0.05 * deviation)
+            # Sparse signal has heavy tails, unlike noise, which is everywhere; weak residuals prove nothing.
+            strong = compared_at.deviation > 0.12 * deviation and compared_at.kurtosis < 4
+            shared = correlations[0] > 0.3
+            correlated = strong and shared and not _is_white(near_levels, chen, mad, 0.05 * deviation)
     found = Evidence(
         deviation=deviation,
         square=float(entries.square().mean()),
@@ -251,8 +251,8 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
         near_levels=near_levels,
         far_levels=far_levels,
         by_position=by_position,
-        like=like,
-        like_at=like_at,
+        correlations=correlations,
+        compared_at=compared_at,
         is_noise=is_noise,
         correlated=correlated,
         ends=_ends(x, (chen.value if chen else 0.0) or deviation / 10),
@@ -261,22 +261,29 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
 
 
 def _with_part(images: Tensor, found: Evidence) -> Evidence:
-    """Add the part that is noisier; what it shows of neighbours, calm places do not."""
+    """Add the noisier part; its residuals are compared with their neighbours instead of flat regions."""
     if found.near is None or not found.near_levels or found.by_position:
         return found
-    pieces, calm = pieces_of(images), min(at.deviation for at in found.near_levels)
-    whole = pieces.shape[1:] == images.shape[2:]
-    part = noisier_part(pieces, found.near.left, found.near.foretold, calm, 0.05 * found.deviation, whole)
-    if part is None or (part.by_brightness and found.is_uneven):  # which says it better
+    tiles, flat = tiles_of(images), min(at.deviation for at in found.near_levels)
+    whole = tiles.shape[1:] == images.shape[2:]
+    part = find_noisy_part(tiles, found.near.value, found.near.predicted, flat, 0.05 * found.deviation, whole)
+    if part is None or (part.by_brightness and found.is_uneven):  # the better explanation
         return found
     if not part.sure:
         return replace(found, part=part)
-    is_noise = abs(part.like[0]) < 0.15
-    return replace(found, part=part, like=part.like, like_at=part.at, is_noise=is_noise, correlated=False)
+    is_noise = abs(part.correlations[0]) < 0.15
+    return replace(
+        found,
+        part=part,
+        correlations=part.correlations,
+        compared_at=part.at,
+        is_noise=is_noise,
+        correlated=False,
+    )
 
 
-def without_neighbours(x: Tensor) -> Evidence:
-    """What can be said of columns in no order: hardly anything."""
+def gather_unordered(x: Tensor) -> Evidence:
+    """Measure unordered columns, of which little can be known."""
     nothing = (math.nan, math.nan, math.nan)
     entries = x.double()
     deviation, square, mean = float(entries.std()), float(entries.square().mean()), float(entries.mean())
@@ -290,32 +297,32 @@ def without_neighbours(x: Tensor) -> Evidence:
 def _where_to_compare(
     source: Residuals, near: list[Level], far: list[Level], visible: float
 ) -> tuple[Level, bool]:
-    """The far level at which to compare neighbours, and whether it is surely noise.
+    """Return the far level at which to compare neighbours, and whether it is certainly noise.
 
-    It is where near and far agree about the strength of the noise; of several the one where neighbours are
-    least alike, since signal makes them more so. If they agree nowhere, it is the weakest level.
+    It is one at which near and far residuals agree about the strength of the noise, with the smallest
+    correlation, as signal adds to that; or the weakest level, if they agree nowhere.
     """
 
     def beside(at: Level) -> Level:
         return min(near, key=lambda other: abs(other.brightness - at.brightness))
 
     noise = [at for at in far if visible < at.deviation <= _SAME * beside(at).deviation]
-    found = {abs(likeness(source, at.places, 1)): at for at in noise}
-    found = {like: at for like, at in found.items() if not math.isnan(like)}
+    found = {abs(correlation_at(source, at.places, 1)): at for at in noise}
+    found = {correlation: at for correlation, at in found.items() if not math.isnan(correlation)}
     if found:
         return found[min(found)], True
     return min(far, key=lambda at: at.deviation), False
 
 
 def _is_white(near: list[Level], chen: Estimate | None, mad: Estimate | None, visible: float) -> bool:
-    """Whether three estimates agree closely: they do so for noise that differs from entry to entry only."""
+    """Return whether three estimates agree closely, as they do for white noise."""
     least = min(at.deviation for at in near)
     strengths = [least, *(one.value for one in (chen, mad) if one is not None)]
     return len(strengths) == 3 and min(strengths) > max(visible, 0.92 * max(strengths))
 
 
 def _estimate(x: Tensor, function: Callable[[Tensor], float]) -> Estimate | None:
-    """An estimate with an interval from leaving out each of a few groups of samples (the jackknife)."""
+    """Return an estimate with an interval by the jackknife over a few groups of samples."""
     try:
         value = function(x)
     except ValueError:  # too few or too small samples
@@ -330,7 +337,7 @@ def _estimate(x: Tensor, function: Callable[[Tensor], float]) -> Estimate | None
 
 
 def _ends(x: Tensor, sigma: float) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """How entries pile up at the smallest and at the largest value."""
+    """Count the entries at and near the smallest and the largest value."""
     found = []
     for values in (x.reshape(-1), -x.reshape(-1)):
         above = values - values.min()

@@ -1,4 +1,4 @@
-"""Which samples are looked at, and how much of them."""
+"""Choice of the samples to inspect, and reading them."""
 
 import math
 from typing import Any
@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 from dcs._progress import progress
-from dcs.data import Dataset, Samples, Split, load, warn_of_silence
+from dcs.data import Dataset, LogMel, Samples, Split, check_shortest, load, warn_of_silence
 
-_ENTRIES = 2**22  # looked at, unless samples are so large that these would be few of them
+_ENTRIES = 2**22  # inspected, unless samples are so large that these would be few of them
 _FEW = 64
-_LONGEST = {1: 2**17, 2: 1024}  # of larger samples the middle is looked at
+_LONGEST = {1: 2**17, 2: 1024}  # larger samples are cropped
 _COLUMNS = 512
+_RECORDINGS = 256  # whose spectrograms are inspected; all would take long
 
 
 def as_split(x: Any) -> Split:
-    """Whatever holds samples as a split; of a data set what there is to learn from."""
+    """Return samples of any kind as a split; the training split of a data set."""
     if isinstance(x, Split):
         return x
     if isinstance(x, Dataset):
@@ -28,45 +29,47 @@ def as_split(x: Any) -> Split:
     return load(x).train
 
 
-def choose(split: Split, most: int, *, waveforms: bool = False) -> tuple[Tensor, tuple[str, ...]]:
-    """Some samples, evenly spread, and what to say of that.
+def choose_samples(split: Split, most: int, *, waveforms: bool = False) -> tuple[Tensor, tuple[str, ...]]:
+    """Return at most `most` samples, evenly spread, and notes on the choice.
 
-    Of samples that end in padding, those of the usual length or more are taken, cut to it. Silent
+    Of samples that end in padding, those of the median length or more are taken and cut to it. Silent
     waveforms are left out.
     """
     notes: tuple[str, ...] = ()
     rows, shape = torch.arange(len(split)), tuple(split.x.shape[1:])
     if split.lengths is not None:
-        usual = int(split.lengths.median())
-        rows, shape = rows[split.lengths.cpu() >= usual], (usual, *shape[1:])
-        notes = (f"Of samples that end in padding, {len(rows)} of length {usual} or more are looked at.",)
+        median = int(split.lengths.median())
+        rows, shape = rows[split.lengths.cpu() >= median], (median, *shape[1:])
+        notes = (f"Some samples end in padding: the {len(rows)} of length {median} or more are inspected.",)
     enough = max(_FEW, _ENTRIES // math.prod(shape))
     count = min(most, len(rows), enough)
     if enough < min(most, len(rows)):
-        notes += (f"{enough:,} samples of this size, about {_ENTRIES / 1e6:.0f} million values, are enough.",)
-    rows = rows[pick(len(rows), count)]
-    x = heard(split, rows)[0] if waveforms else read(split.x, rows)
+        notes += (
+            f"{enough:,} samples of this size are inspected, about {_ENTRIES / 1e6:.0f} million values.",
+        )
+    rows = rows[spread_rows(len(rows), count)]
+    x = read_audible(split, rows)[0] if waveforms else read(split.x, rows)
     return x[:, : shape[0]], notes
 
 
-def heard(split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Read some recordings: those that are not silent, of which a warning names one, and their numbers."""
+def read_audible(split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Read those of some recordings that are not silent, and warn of the others; return their rows, too."""
     x = read(split.x, rows)
     silent = (x.flatten(1).amin(1) == x.flatten(1).amax(1)).cpu()
-    if split.starts is None:  # a silent passage is nothing to speak of
+    if split.starts is None:  # otherwise silent passages are to be expected
         numbers = rows[silent].tolist()
         warn_of_silence([split.names[row] if len(split.names) else f"row {row}" for row in numbers])
     return (x, rows) if bool(silent.all()) else (x[~silent], rows[~silent])
 
 
-def pick(samples: int, most: int) -> Tensor:
-    """The numbers of at most so many samples, evenly spread."""
+def spread_rows(samples: int, most: int) -> Tensor:
+    """Return at most `most` rows of so many samples, evenly spread."""
     count = min(samples, most)
     return torch.arange(count) * samples // count
 
 
 def read(x: Tensor | Samples, rows: Tensor) -> Tensor:
-    """Read some samples, and show how far that is where they come from disk."""
+    """Read some samples; show the progress of reading from disk."""
     if isinstance(x, Tensor):
         return x[rows.to(x.device)]
     parts = []
@@ -77,21 +80,33 @@ def read(x: Tensor | Samples, rows: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def middle(x: Tensor, ndim: int) -> tuple[Tensor, tuple[str, ...]]:
-    """The middle of very large samples, and what to say of that."""
+def spectrograms(recordings: Dataset, most: int) -> Split:
+    """Return the log-mel spectrograms of some recordings, as training would see them."""
+    assert recordings.rate is not None  # noqa: S101
+    front_end, split = LogMel(recordings.rate), recordings.train
+    check_shortest(recordings, front_end.frame or 0)
+    x, rows = read_audible(split, spread_rows(len(split), min(most, _RECORDINGS)))
+    some = Split(x, lengths=None if split.lengths is None else split.lengths[rows])
+    return front_end.apply(Dataset(recordings.name, some, rate=recordings.rate))[0].train
+
+
+def crop_centre(x: Tensor, ndim: int) -> tuple[Tensor, tuple[str, ...]]:
+    """Crop very large samples to their centre; return a note on that, too."""
     longest, whole = _LONGEST[ndim], x.shape
     for axis in range(x.ndim - ndim, x.ndim):
         if x.shape[axis] > longest:
             x = x.narrow(axis, (x.shape[axis] - longest) // 2, longest)
     if x.shape == whole:
         return x, ()
-    return x, (f"Of each sample the middle is looked at, {' x '.join(map(str, x.shape[-ndim:]))} entries.",)
+    return x, (
+        f"Only the centre of each sample is inspected: {' x '.join(map(str, x.shape[-ndim:]))} values.",
+    )
 
 
-def in_order(x: Tensor) -> bool:
-    """Whether neighbouring columns of (n, d) are more alike than others: else they are in no order.
+def is_ordered(x: Tensor) -> bool:
+    """Return whether neighbouring columns of (n, d) are more strongly correlated than other columns.
 
-    Long rows are taken for signals.
+    Rows of more than 512 entries are assumed to be signals.
     """
     if x.ndim != 2 or x.shape[1] > _COLUMNS:
         return True
@@ -101,10 +116,10 @@ def in_order(x: Tensor) -> bool:
     moved = x.double() - x.double().mean(0)
     scale = moved.square().sum(0).sqrt()
     moved, scale = moved[:, scale > 0], scale[scale > 0]
-    like = (moved.mT @ moved / scale / scale[:, None]).abs()
-    if len(like) < 8:
+    correlation = (moved.mT @ moved / scale / scale[:, None]).abs()
+    if len(correlation) < 8:
         return False
-    beside = float(like.diagonal(1).mean())
-    others = float(like.triu(2).sum() / ((len(like) - 1) * (len(like) - 2) / 2))
-    more = beside > 1.5 * others and beside - others > 4 / math.sqrt(n * len(like))
+    beside = float(correlation.diagonal(1).mean())
+    others = float(correlation.triu(2).sum() / ((len(correlation) - 1) * (len(correlation) - 2) / 2))
+    more = beside > 1.5 * others and beside - others > 4 / math.sqrt(n * len(correlation))
     return more or 1 - beside < 0.8 * (1 - others)

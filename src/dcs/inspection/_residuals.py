@@ -1,8 +1,8 @@
-"""What neighbours do not foretell: residuals in which noise shows, without knowing the signal.
+"""Residuals of predictions from neighbouring entries, which show the noise without knowing the signal.
 
-An entry is predicted from others, never from itself (a blind spot), by the linear rule that does best on the
-data. What is left holds the entry's own noise, and signal that could not be foreseen. Of that there is least
-where the others hardly differ, so only the least busy quarter of the places is used, at each brightness.
+Each entry is predicted from others, never from itself (a blind spot), by linear regression on the data. The
+residual holds the entry's own noise and the signal that cannot be predicted. There is least of the latter in
+flat regions, where the other entries hardly differ: the flattest quarter of the places at each brightness.
 """
 
 import math
@@ -12,28 +12,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_PLACES = 2**18  # as many residuals are enough for every figure that is drawn from them
-_TILE = {1: 1024, 2: 64}  # larger samples are looked at in pieces
-LARGE = 24  # from this side on, calm places are found without knowing positions
+_PLACES = 2**18  # number of residuals that is enough for every statistic
+_TILE = {1: 1024, 2: 64}  # larger samples are cut into tiles
+LARGE = 24  # side from which on flat regions are found without regard to positions
 _BINS = 12
 _FEWEST = 400  # places at one brightness
-_CALM = 0.25
+_FLAT = 0.25
 _CELLS = 6  # along each axis, to compare positions
-# Sides of the windows that foretell their centre, and from which distance on.
+# Windows from which their centre is predicted: side, and smallest distance from the centre.
 NEAR = {1: (9, 1), 2: (5, 1)}
 FAR = {1: (17, 5), 2: (7, 3)}
 
 
 class Residuals(NamedTuple):
-    """One a place, (images, space): what is left, what was foretold, and how busy its surroundings are."""
+    """Residual, prediction and variance of the neighbours at each place, (images, space)."""
 
-    left: Tensor
-    foretold: Tensor
-    busy: Tensor
+    value: Tensor
+    predicted: Tensor
+    activity: Tensor
 
 
 class Level(NamedTuple):
-    """The residuals of the calm places at one brightness: their deviation, excess kurtosis and where."""
+    """Residuals in the flat regions of one brightness: standard deviation, excess kurtosis and places."""
 
     brightness: float
     deviation: float
@@ -47,16 +47,16 @@ class Level(NamedTuple):
 
 
 def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
-    """Foretell entries from all around them, and from further off only, where their noise is not shared.
+    """Predict entries from all their neighbours, and from distant ones only, which do not share their noise.
 
-    Small pictures are taken whole, position by position, if there are enough of them: from all other entries,
-    and from the mean of the position.
+    Small images are predicted position by position, if there are enough of them: from all other entries, and
+    from the mean of the position.
 
     Args:
         images: (n, channels, space), one or two axes of space.
 
     Returns:
-        The residuals from near; those from far, or None; and whether positions were kept apart.
+        The near residuals; the far ones, or None; and whether each position has its own prediction.
     """
     space = images.shape[2:]
     (near, _), (far, rim) = NEAR[len(space)], FAR[len(space)]
@@ -65,66 +65,66 @@ def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
         return *_by_position(images), True
     if min(space) < 2 * near:
         raise ValueError(f"samples of {'x'.join(map(str, space))} are too small, or too few")
-    pieces = pieces_of(images)
-    from_far = _by_window(pieces, far, rim) if min(space) >= far + 3 else None
-    return _by_window(pieces, near, 1), from_far, False
+    tiles = tiles_of(images)
+    from_far = _by_window(tiles, far, rim) if min(space) >= far + 3 else None
+    return _by_window(tiles, near, 1), from_far, False
 
 
-def pieces_of(images: Tensor) -> Tensor:
-    """(m, space): images, or tiles of large ones, evenly spread and no more than are needed."""
+def tiles_of(images: Tensor) -> Tensor:
+    """Return images, or tiles of large ones, (m, space), evenly spread and no more than are needed."""
     ndim = images.ndim - 2
     tile = _TILE[ndim]
-    pieces = images.flatten(0, 1)
+    tiles = images.flatten(0, 1)
     for axis in range(1, ndim + 1):
-        if pieces.shape[axis] >= 2 * tile:
-            tiles = pieces.unfold(axis, tile, tile)  # their number stands at the axis, what is in them last
-            pieces = tiles.movedim((axis, -1), (1, axis + 1)).flatten(0, 1)
-    wanted = max(8, _PLACES // math.prod(pieces.shape[1:]))
-    return pieces[:: -(-len(pieces) // wanted)].double()
+        if tiles.shape[axis] >= 2 * tile:
+            tiles = tiles.unfold(axis, tile, tile)  # index of the tile at the axis, its entries last
+            tiles = tiles.movedim((axis, -1), (1, axis + 1)).flatten(0, 1)
+    wanted = max(8, _PLACES // math.prod(tiles.shape[1:]))
+    return tiles[:: -(-len(tiles) // wanted)].double()
 
 
-def _by_window(pieces: Tensor, side: int, inner: int) -> Residuals:
-    """Foretell the centre of a window from its entries at a distance of `inner` or more."""
-    shape = (len(pieces), *(length - side + 1 for length in pieces.shape[1:]))
-    return Residuals(*(values.reshape(shape) for values in window_residuals(pieces, side, inner)))
+def _by_window(tiles: Tensor, side: int, inner: int) -> Residuals:
+    """Predict the centre of a window from its entries at a distance of `inner` or more."""
+    shape = (len(tiles), *(length - side + 1 for length in tiles.shape[1:]))
+    return Residuals(*(values.reshape(shape) for values in window_residuals(tiles, side, inner)))
 
 
 def window_residuals(
-    pieces: Tensor, side: int, inner: int, kept: Tensor | None = None
+    tiles: Tensor, side: int, inner: int, kept: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of some windows only, those at the places that are kept; one after the other."""
-    ndim, reach = pieces.ndim - 1, side // 2
-    windows = pieces
+    """Return residuals, predictions and variances of the windows at some places, as flat tensors."""
+    ndim, reach = tiles.ndim - 1, side // 2
+    windows = tiles
     for axis in range(1, ndim + 1):
         windows = windows.unfold(axis, side, 1)
-    steps = torch.arange(-reach, reach + 1, device=pieces.device).abs()
+    steps = torch.arange(-reach, reach + 1, device=tiles.device).abs()
     distance = steps if ndim == 1 else torch.maximum(steps[:, None], steps)
     flat = (windows if kept is None else windows[kept]).reshape(-1, side**ndim)
     others, centre = flat[:, (distance >= inner).reshape(-1)], flat[:, side**ndim // 2]
-    mean, middle = others.mean(0), centre.mean()
+    mean, offset = others.mean(0), centre.mean()
     moved = others - mean
-    foretold = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - middle)) + middle
-    return centre - foretold, foretold, others.var(1)
+    predicted = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - offset)) + offset
+    return centre - predicted, predicted, others.var(1)
 
 
 def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
-    """Foretell each position from all others, and from its own mean."""
+    """Predict each position from all others, and from its own mean."""
     n, d = len(images), images[0].numel()
     x = images.reshape(n, d).double()
     moved = x - x.mean(0)
     identity = torch.eye(d, dtype=x.dtype, device=x.device)
     precision = _solve(moved.mT @ moved, identity)
-    left = moved @ precision / precision.diagonal()
-    spread = left.square().mean(0).expand(n, d)
+    value = moved @ precision / precision.diagonal()
+    variance = value.square().mean(0).expand(n, d)
     shape = (-1, *images.shape[2:])
-    # As many coefficients as positions were fitted, which makes what is left look smaller than it is.
-    near = (left * math.sqrt(n / (n - d)), x - left, spread)
+    # As many coefficients as positions are fitted, which makes residuals too small.
+    near = (value * math.sqrt(n / (n - d)), x - value, variance)
     far = (moved, x.mean(0).expand(n, d), moved.square().mean(0).expand(n, d))
     return Residuals(*(v.reshape(shape) for v in near)), Residuals(*(v.reshape(shape) for v in far))
 
 
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
-    """Solve, with a little added to the diagonal for entries that are constant or alike."""
+    """Solve a linear system, with a small ridge for entries that are constant or equal."""
     little = 1e-6 * float(gram.diagonal().mean()) or 1.0
     solution: Tensor = torch.linalg.solve(
         gram + little * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), right
@@ -133,10 +133,10 @@ def _solve(gram: Tensor, right: Tensor) -> Tensor:
 
 
 def levels(residuals: Residuals) -> list[Level]:
-    """The levels of the calm places, from dark to bright; none where there are too few places."""
-    left, foretold, busy = (values.reshape(-1) for values in residuals)
-    low, high = quantiles(foretold, (0.005, 0.995))
-    number = ((foretold - low) / max(high - low, 1e-300) * _BINS).floor().clamp(-1, _BINS)
+    """Return the levels of flat regions, from dark to bright; none where there are too few places."""
+    value, predicted, activity = (values.reshape(-1) for values in residuals)
+    low, high = quantiles(predicted, (0.005, 0.995))
+    number = ((predicted - low) / max(high - low, 1e-300) * _BINS).floor().clamp(-1, _BINS)
     if high <= low:
         number.zero_()
     found = []
@@ -144,24 +144,22 @@ def levels(residuals: Residuals) -> list[Level]:
         places = (number == bin_).nonzero().squeeze(1)
         if len(places) < _FEWEST:
             continue
-        here = busy[places]
-        places = places[here <= quantiles(here, (_CALM,))[0]]
-        found.append(_level(left, foretold, places))
+        here = activity[places]
+        places = places[here <= quantiles(here, (_FLAT,))[0]]
+        found.append(_level(value, predicted, places))
     return found
 
 
-def _level(left: Tensor, foretold: Tensor, places: Tensor) -> Level:
-    values = (
-        left[places] - left[places].mean()
-    )  # the rule may be off at some brightness, as signal is not linear
+def _level(value: Tensor, predicted: Tensor, places: Tensor) -> Level:
+    values = value[places] - value[places].mean()  # a linear prediction may be biased at some brightness
     square = float(values.square().mean())
     fourth = float(values.pow(4).mean())
     kurtosis = fourth / square**2 - 3 if square > 1e-150 else 0.0
-    return Level(float(foretold[places].mean()), math.sqrt(square), kurtosis, places)
+    return Level(float(predicted[places].mean()), math.sqrt(square), kurtosis, places)
 
 
-def together(some: list[Level]) -> Level:
-    """Several levels as one: the means of their figures, by how many places each has."""
+def pool(some: list[Level]) -> Level:
+    """Pool several levels into one, weighted by their numbers of places."""
     counts = [len(at.places) for at in some]
 
     def mean(values: list[float]) -> float:
@@ -176,47 +174,47 @@ def together(some: list[Level]) -> Level:
 
 
 def quantiles(values: Tensor, shares: tuple[float, ...]) -> list[float]:
-    """Quantiles, of an even selection where there are very many values."""
+    """Return quantiles; those of evenly spread values if there are very many."""
     some = values.reshape(-1)[:: max(1, values.numel() // 2**19)]
     found: list[float] = torch.quantile(some.double(), some.new_tensor(shares, dtype=torch.float64)).tolist()
     return found
 
 
-def likeness(residuals: Residuals, places: Tensor, lag: int) -> float:
-    """The correlation of residuals at some places with those `lag` entries on, over the axes of space."""
-    kept = torch.zeros(residuals.left.numel(), dtype=torch.bool, device=places.device)
+def correlation_at(residuals: Residuals, places: Tensor, lag: int) -> float:
+    """Return the correlation of residuals at some places with those `lag` entries away, over all axes."""
+    kept = torch.zeros(residuals.value.numel(), dtype=torch.bool, device=places.device)
     kept[places] = True
-    kept = kept.reshape(residuals.left.shape)
+    kept = kept.reshape(residuals.value.shape)
     found = [
         float((a * b).mean() / (a.square().mean() * b.square().mean()).sqrt().clamp(min=1e-300))
-        for a, b in _pairs(residuals.left, kept, lag)
+        for a, b in _pairs(residuals.value, kept, lag)
         if len(a) >= 50
     ]
     return sum(found) / len(found) if found else math.nan
 
 
-def _pairs(left: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for axis in range(1, left.ndim):
-        rest = left.shape[axis] - lag
+def _pairs(value: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tensor]]:
+    for axis in range(1, value.ndim):
+        rest = value.shape[axis] - lag
         if rest > 0:
             here = kept.narrow(axis, 0, rest)
-            one, other = left.narrow(axis, 0, rest)[here], left.narrow(axis, lag, rest)[here]
+            one, other = value.narrow(axis, 0, rest)[here], value.narrow(axis, lag, rest)[here]
             yield one - one.mean(), other - other.mean()
 
 
-class Spread(NamedTuple):
-    """How deviations in calm places differ between samples, or between positions.
+class NoiseSpread(NamedTuple):
+    """Standard deviations in flat regions, compared between samples or between positions.
 
     Args:
-        usual: Of the usual sample, or of the noisiest cell of a grid.
-        least: Of the quietest.
+        typical: That of the median sample, or of the noisiest cell of a grid.
+        least: That of the least noisy ones.
         mean: Root mean square over all.
-        places: In each, that are calm.
-        samples: Or cells, that were compared.
-        kurtosis: Excess, within each.
+        places: Number of flat places in each.
+        samples: Number of samples, or of cells, that are compared.
+        kurtosis: Excess kurtosis within each.
     """
 
-    usual: float
+    typical: float
     least: float
     mean: float
     places: int
@@ -224,39 +222,39 @@ class Spread(NamedTuple):
     kurtosis: float = 0.0
 
 
-def spread_of_samples(residuals: Residuals) -> Spread | None:
-    """How much weaker noise is in the quietest twentieth of the samples; None with too few to tell."""
-    left, busy = residuals.left.flatten(1), residuals.busy.flatten(1)
-    count = int(_CALM * left.shape[1])
-    if count < 100 or len(left) < 4:
+def spread_over_samples(residuals: Residuals) -> NoiseSpread | None:
+    """Compare the noise of samples, the least noisy 5 % with the median; None if there are too few."""
+    value, activity = residuals.value.flatten(1), residuals.activity.flatten(1)
+    count = int(_FLAT * value.shape[1])
+    if count < 100 or len(value) < 4:
         return None
-    calm = busy.argsort(1)[:, :count]
-    squares = left.gather(1, calm).square()
+    flat = activity.argsort(1)[:, :count]
+    squares = value.gather(1, flat).square()
     deviation = squares.mean(1).sqrt()
     kurtosis = float(squares.square().mean() / deviation.pow(4).mean().clamp(min=1e-300)) - 3
-    low, usual = quantiles(deviation, (0.05, 0.5))
-    least = low if len(left) >= 20 else float(deviation.min())
-    return Spread(usual, least, float(deviation.square().mean().sqrt()), count, len(left), kurtosis)
+    low, typical = quantiles(deviation, (0.05, 0.5))
+    least = low if len(value) >= 20 else float(deviation.min())
+    return NoiseSpread(typical, least, float(deviation.square().mean().sqrt()), count, len(value), kurtosis)
 
 
-def spread_of_positions(residuals: Residuals) -> Spread | None:
-    """The same of positions, over all samples: of the cells of a coarse grid; None with too few places.
+def spread_over_positions(residuals: Residuals) -> NoiseSpread | None:
+    """Compare the noise in the cells of a coarse grid, over all samples; None if there are too few places.
 
-    Signal adds to some positions, so that alone hardly tells that the noise differs.
+    Signal adds to some positions, so a moderate difference does not prove that the noise differs.
     """
-    cells = [(residuals.left, residuals.busy)]
-    for axis in range(1, residuals.left.ndim):
-        parts = min(residuals.left.shape[axis], _CELLS)
+    cells = [(residuals.value, residuals.activity)]
+    for axis in range(1, residuals.value.ndim):
+        parts = min(residuals.value.shape[axis], _CELLS)
         cells = [
             pair
-            for left, busy in cells
-            for pair in zip(left.tensor_split(parts, axis), busy.tensor_split(parts, axis), strict=True)
+            for value, activity in cells
+            for pair in zip(value.tensor_split(parts, axis), activity.tensor_split(parts, axis), strict=True)
         ]
-    calm = [left[busy <= quantiles(busy, (_CALM,))[0]] for left, busy in cells]
-    fewest = min(len(values) for values in calm)
-    if len(calm) < 4 or fewest < 100:
+    flat = [value[activity <= quantiles(activity, (_FLAT,))[0]] for value, activity in cells]
+    fewest = min(len(values) for values in flat)
+    if len(flat) < 4 or fewest < 100:
         return None
-    # By the median, which a few outliers do not move.
-    each = [quantiles(values.abs(), (0.5,))[0] / 0.6745 for values in calm]
-    square = sum(float(values.square().mean()) for values in calm) / len(calm)
-    return Spread(max(each), min(each), math.sqrt(square), fewest, len(each))
+    # The median is robust to a few outliers.
+    each = [quantiles(values.abs(), (0.5,))[0] / 0.6745 for values in flat]
+    square = sum(float(values.square().mean()) for values in flat) / len(flat)
+    return NoiseSpread(max(each), min(each), math.sqrt(square), fewest, len(each))

@@ -1,8 +1,8 @@
-"""What an inspection finds: plain numbers, verdicts in words, and advice."""
+"""Result of an inspection: numbers, verdicts, and advice; and how its numbers are written."""
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +12,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval of about 95 %, as it varies with the samples looked at."""
+    """A number with its 95 % interval, approximately, over the choice of samples."""
 
     value: float
     low: float
@@ -21,18 +21,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sigma:
-    """The strength of the noise, as a standard deviation in the units of the data.
+    """Noise level: the standard deviation of the noise, in the units of the data.
 
     Args:
-        value: The best there is; None if nothing can be said.
-        low: Its interval, which covers where the estimators disagree.
-        high: The same.
-        chen2015: By the smallest variances of patches; see `dcs.noise.estimate_sigma`.
-        mad: By the median of the finest detail.
-        calm: By what calm places leave unexplained.
-        agree: Whether they agree, to 15 %.
-        why: In words.
-        at_least: Whether `value` is a lower bound: neighbours share noise, and no estimate sees all of it.
+        value: Best estimate; None if there is none.
+        low: Lower end of its interval, which covers the disagreement of the estimators.
+        high: Upper end of its interval.
+        chen2015: Estimate from the smallest variances of patches; see `dcs.noise.estimate_sigma`.
+        mad: Estimate from the median of the finest detail.
+        calm: Estimate from the residuals in flat regions.
+        agree: Whether the estimates agree within 15 %.
+        why: Explanation in words.
+        at_least: Whether `value` is a lower bound, as neighbours share noise that no estimate fully covers.
     """
 
     value: float | None
@@ -48,15 +48,15 @@ class Sigma:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that the loss assumes of the noise.
+    """An assumption of the loss about the noise.
 
     Args:
-        name: zero_mean, isotropy, light_tails or independence.
-        title: In words.
+        name: `zero_mean`, `isotropy`, `light_tails` or `independence`.
+        title: The assumption in words.
         verdict: `holds`, `does not hold` or `cannot tell`.
-        because: What was seen.
-        meaning: What it means for the user.
-        numbers: What the verdict rests on.
+        because: Evidence in words.
+        meaning: Consequence for the user.
+        numbers: Numbers on which the verdict rests.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How a quantity is spread over the samples.
+    """Distribution of a quantity over the samples.
 
     Args:
-        quantiles: By the share of samples below, in percent: 5, 25, 50, 75 and 95.
-        edges: Of the bars of the histogram, one more than there are bars.
-        counts: Samples in each.
-        infinite: Samples where it has no bound: both views are the same.
+        quantiles: Quantiles by percentage: 5, 25, 50, 75 and 95.
+        edges: Edges of the bars of a histogram, one more than there are bars.
+        counts: Number of samples in each bar.
+        infinite: Number of samples for which it is infinite, as both views are equal.
     """
 
     quantiles: dict[str, float]
@@ -86,17 +86,17 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with this data.
+    """Recommended training.
 
     Args:
-        objective: The name of what to minimise.
-        views: How the second view is made: split, blind_spot, amplitude or none.
-        rho: Share of the entries to mask, where they are.
-        window: Reach of the window that masked entries are replaced from, where they are.
-        arguments: For `dcs fit`, after the data and --out.
-        why: In words.
-        warnings: What to know beforehand.
-        ready: Whether training can begin; if not, `why` says what to do before.
+        objective: Name of the objective.
+        views: Kind of view: `split`, `blind_spot`, `amplitude` or `none`.
+        rho: Share of the entries to mask; None without masking.
+        window: Largest distance of the value that replaces a masked one; None without masking.
+        arguments: Arguments of `dcs fit`, after the data and --out.
+        why: Reason in words.
+        warnings: Caveats in words.
+        ready: Whether the data is ready for training; if not, `why` says what to do first.
     """
 
     objective: str
@@ -111,29 +111,29 @@ class Advice:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """How noisy data is, what of the loss's assumptions holds, and what to do.
+    """How noisy data is, which assumptions of the loss hold, and which training is recommended.
 
     Args:
-        state: clean, slight, noisy or unknown.
-        summary: The answer in a sentence or two.
-        shape: Of one sample, as it was looked at.
-        samples: That there are.
-        inspected: That were looked at.
-        ordered: Whether neighbouring entries are more alike than others; without that little can be said.
-        notes: What was left out or changed before looking.
-        signal: Deviation of the data around its mean without the noise, as far as it is known.
-        snr: About how many times stronger the signal is than the noise; None if unknown.
-        sigma: The strength of the noise.
-        noise_by_brightness: Of calm places: the brightness, and the noise's deviation there.
+        state: `clean`, `slight`, `noisy` or `unknown`.
+        summary: The answer in one or two sentences.
+        shape: Shape of one sample, as it was inspected.
+        samples: Number of samples.
+        inspected: Number of samples that were inspected.
+        ordered: Whether neighbouring entries are more similar than others; otherwise little can be known.
+        notes: What was left out or changed before the inspection.
+        signal: Estimated standard deviation of the data without the noise, around the mean.
+        snr: Estimated ratio of signal to noise; None if unknown.
+        sigma: Noise level.
+        noise_by_brightness: Pairs of brightness and noise level in flat regions.
         quiet_share: See `dcs.noise.quiet_share`; None without an estimate of σ, or if samples are too small.
-        checks: The assumptions.
-        c: ĉ of the samples, for the recommended views; None if they cannot be made.
-        k: The expected cosine that belongs to it.
-        dim: Entries that are compared, for k.
-        advice: What to do.
+        checks: Verdicts on the assumptions.
+        c: Distribution of ĉ for the recommended views; None if they cannot be made.
+        k: Distribution of the expected cosine.
+        dim: Number of entries that are compared.
+        advice: Recommended training.
         domain: `spectrogram` or `waveform`, for recordings.
-        offset: The mean of all values, if it dwarfs how they differ; it should be taken out before training.
-        examples: Some samples and what their neighbours do not foretell, (m, ...) each; not in JSON.
+        offset: Mean of all values, if it is large compared with their deviation; subtract it before training.
+        examples: Some samples and their residuals, (m, ...) each; not in JSON.
     """
 
     state: str
@@ -164,20 +164,43 @@ class Inspection:
         raise KeyError(f"{name!r} is none of {', '.join(check.name for check in self.checks)}")
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the examples as plain values; NaN and infinities, which JSON does not have, as None."""
-        parts = {name: value for name, value in self.__dict__.items() if name != "examples"}
-        plain: dict[str, Any] = _plain({name: _open(value) for name, value in parts.items()})
+        """Return all but the examples as plain values, with None for NaN and infinities."""
+        plain: dict[str, Any] = _plain({**asdict(replace(self, examples=None))})
+        del plain["examples"]
         return plain
 
     def to_json(self) -> str:
-        """Write it in one line."""
+        """Return the result as one line of JSON."""
         return json.dumps(self.as_dict(), allow_nan=False)
 
 
-def _open(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_open(inner) for inner in value]
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+def number(value: float | None) -> str:
+    """Write a number with three digits; "–" stands for one that is unknown."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return "0" if abs(value) < 1e-300 else f"{value:.3g}"
+
+
+def size(found: Inspection, times: str = "x") -> str:
+    """Write the size of a sample."""
+    if found.domain == "spectrogram" and len(found.shape) == 2:
+        return f"{found.shape[0]} frames {times} {found.shape[1]} bands"
+    return f" {times} ".join(map(str, found.shape)) + (" values" if times == "×" else "")
+
+
+def strength(sigma: Sigma) -> str:
+    """Write the noise level and its interval, as far as they are known."""
+    if sigma.value is None or sigma.low is None or sigma.high is None:
+        return "unknown"
+    if number(sigma.high) == "0":
+        return "too small to be measured"
+    if sigma.value < 0.01 * sigma.high:
+        return f"close to 0, at most {number(sigma.high)}"
+    if sigma.at_least:
+        return f"at least {number(sigma.value)}, and at most {number(sigma.high)}"
+    if sigma.low == 0:
+        return f"at most {number(sigma.high)}"
+    return f"{number(sigma.value)}, most likely between {number(sigma.low)} and {number(sigma.high)}"
 
 
 def _plain(value: Any) -> Any:

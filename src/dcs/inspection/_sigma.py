@@ -1,4 +1,4 @@
-"""One strength of the noise from several estimates of it."""
+"""One noise level from several estimates."""
 
 import math
 
@@ -6,46 +6,46 @@ from dcs.inspection._evidence import Evidence
 from dcs.inspection._result import Estimate, Sigma
 from dcs.inspection._verdicts import CLEAN, NO_ANSWER, VISIBLE, noise_level
 
-_SYSTEMATIC = 0.05  # as far as estimates were off where all agreed; see studies/inspection.py
+_SYSTEMATIC = 0.05  # largest error where all estimates agreed; see studies/inspection.py
 
 
 def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:
-    """Bring the estimators together."""
+    """Combine the estimates of the noise level."""
     chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
-    calm = None
+    flat = None
     if floor is not None:
-        calm = Estimate(
+        flat = Estimate(
             floor.deviation, max(0.0, floor.deviation - 2 * floor.error), floor.deviation + 2 * floor.error
         )
-    known = [one for one in (chen, mad, calm) if one is not None]
+    known = [one for one in (chen, mad, flat) if one is not None]
     if not known or not evidence.deviation > 0:
         why = "The samples are too few or too small for any estimate."
         if not evidence.deviation > 0:
-            why = "All values are the same."
-        return Sigma(None, None, None, chen, mad, calm, False, why)
+            why = "All values are equal."
+        return Sigma(None, None, None, chen, mad, flat, False, why)
     agree, why = _agreement(evidence, state, recordings)
     value = _headline(evidence, state)
-    # What is systematic shows in how estimators differ, and is never known to be less than a few percent. Of
-    # an interval without an upper end nothing is known, not even that it begins at 0.
+    # Systematic errors show in how estimates differ, and are never known to be below a few percent. An
+    # interval without an upper end says nothing, not even that it starts at 0.
     sure = [one for one in known if math.isfinite(one.high)]
     ends = [one.value for one in known] + [end for one in sure for end in (one.low, one.high)]
     low, high = min((1 - _SYSTEMATIC) * value, *ends), max((1 + _SYSTEMATIC) * value, *ends)
     if evidence.correlated:
         high = max(high, evidence.deviation)
     if evidence.positions_differ and evidence.between_positions is not None:
-        high = max(high, evidence.between_positions.usual)  # rims are not seen
+        high = max(high, evidence.between_positions.typical)  # borders have no residuals
     if evidence.part is not None:
         high = max(high, evidence.part.at.deviation)
     if state == CLEAN:
         low, high = 0.0, max(high, noise_level(evidence) or 0.0)
-    if state == NO_ANSWER:  # all of it may be noise, or none
+    if state == NO_ANSWER:  # the data may be all noise, or none
         low, high = 0.0, max(high, evidence.deviation)
     at_least = evidence.correlated and state != CLEAN
-    return Sigma(value, low, high, chen, mad, calm, agree, why, at_least)
+    return Sigma(value, low, high, chen, mad, flat, agree, why, at_least)
 
 
 def _headline(evidence: Evidence, state: str) -> float:
-    """The best of the estimates, of which there is one at least."""
+    """Return the best of the estimates, of which there is at least one."""
     chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
     values = [one.value for one in (chen, mad) if one is not None]
     values += [] if floor is None else [floor.deviation]
@@ -57,10 +57,10 @@ def _headline(evidence: Evidence, state: str) -> float:
         return noise_level(evidence) or 0.0
     if chen is None:
         return floor.deviation
-    # Calm places are often where values are cut off, and the noise with them.
-    if evidence.cut_off:
+    # Flat regions are often where values, and thereby the noise, are clipped.
+    if evidence.clipped:
         return chen.value
-    # Detail adds to both; where they hardly differ, the one that has less of it is nearer.
+    # Detail adds to both; if they hardly differ, the smaller one is the better.
     close = chen.value > 0.85 * floor.deviation
     return min(chen.value, floor.deviation) if close else floor.deviation
 
@@ -69,29 +69,29 @@ def _agreement(evidence: Evidence, state: str, recordings: bool) -> tuple[bool, 
     chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
     if chen is None or mad is None or floor is None:
         return False, (
-            "Not all three estimates can be made from samples so few or so small, and those that can may be "
-            "of fine detail."
+            "The samples are too few or too small for all three estimates; the others may include fine "
+            "detail."
         )
     values = [chen.value, mad.value, floor.deviation]
     if state == CLEAN and max(values) < VISIBLE * evidence.deviation:
-        return True, "All three estimates find next to no noise."
+        return True, "All three estimates are close to 0."
     if evidence.correlated:
         if floor.deviation >= max(chen.value, mad.value):
             return False, (
-                "chen2015 and mad see only what differs from one value to the next, and miss noise that "
-                "neighbours share: it is stronger than they say."
+                "chen2015 and mad cover only noise that differs between adjacent values, not noise that "
+                "neighbours share: the noise is stronger than they say."
             )
         return False, (
-            "The estimates differ: where neighbours share noise each sees a part of it, and calm places are "
-            "quieter here than the rest. The largest is given."
+            "The estimates differ: if neighbours share noise, each estimate covers only a part of it, and "
+            "flat regions have less noise here than the rest. The largest estimate is given."
         )
     if evidence.may_be_partly_noisy:
         return False, (
-            "The three estimates differ: some places are much busier than calm ones, with noise or with fine "
-            "detail, which cannot be told apart here."
+            "The three estimates differ: some regions hold noise or fine detail, which cannot be "
+            "distinguished here."
         )
     if max(values) - min(values) <= 0.15 * max(values):
-        return True, "All three estimates agree to 15 %."
+        return True, "All three estimates agree within 15 %."
     if state != CLEAN and evidence.varies:
         part = evidence.part
         where = [
@@ -105,19 +105,20 @@ def _agreement(evidence: Evidence, state: str, recordings: bool) -> tuple[bool, 
         ]
         return False, (
             "The three estimates differ because the noise is not equally strong everywhere (it differs by "
-            f"{' and '.join(where)}): no one number describes it, and about its root mean square is given."
+            f"{' and '.join(where)}): no single number describes it, and its approximate root mean square is "
+            "given."
         )
     if state == CLEAN or floor.deviation <= min(chen.value, mad.value):
         return False, (
-            "The three estimates differ: to chen2015 and mad, detail as fine as a single value looks like "
-            "noise; calm places have least of it."
+            "The three estimates differ: chen2015 and mad also count detail as fine as single values, of "
+            "which flat regions have least."
         )
     if chen.value == min(values):
         return False, (
-            "The three estimates differ: chen2015 is the smallest, as it is where neighbours share a part of "
-            "the noise (in spectrograms they do) or where some places are quieter."
+            "The three estimates differ: chen2015 is the smallest, as it is if neighbours share a part of "
+            "the noise (in spectrograms they do) or if some regions have less noise."
         )
     return False, (
-        "The three estimates differ: fine detail and outliers raise chen2015, while mad, a median, hardly "
-        "sees outliers."
+        "The three estimates differ: fine detail and outliers raise chen2015, while mad, a median, is robust "
+        "to outliers."
     )

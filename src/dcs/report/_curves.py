@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from dcs.report._runs import Run
-from dcs.report._templates import Table
+from dcs.report._runs import ReportedRun
+from dcs.report._templates import PageTable
 
 _POINTS = 1_000  # per line
 _ROWS = 200  # per table
@@ -13,7 +13,7 @@ _OF_VERSION = (
 )
 
 
-class Chart(NamedTuple):
+class MetricChart(NamedTuple):
     """Metrics that are drawn together."""
 
     title: str
@@ -23,14 +23,14 @@ class Chart(NamedTuple):
 
 
 CHARTS = (
-    Chart(
+    MetricChart(
         "Loss",
         "The quantity that training minimises. It should fall and then level off. If the loss of held-out "
         "samples rises while the training loss still falls, the network is overfitted.",
         (("loss", "training"), ("validation_loss", "held out")),
     ),
-    Chart("Learning rate", "Step size of the optimiser.", (("learning_rate", "rate"),)),
-    Chart(
+    MetricChart("Learning rate", "Step size of the optimiser.", (("learning_rate", "rate"),)),
+    MetricChart(
         "Expected cosine (k)",
         "The cosine similarity to expect between a noisy sample and its clean version, estimated from the "
         f"data alone: 1 without noise, 0 for noise alone.{_OF_VERSION} It is measured on the same samples "
@@ -38,43 +38,43 @@ CHARTS = (
         (("k", "k"),),
         "k_deviation",
     ),
-    Chart(
+    MetricChart(
         "Signal-to-noise ratio",
         "Strength of the signal divided by that of the noise, estimated from the data alone: at 1 both are "
         f"equally strong, above 10 the noise is negligible.{_OF_VERSION}",
         (("snr", "SNR"),),
         "snr_deviation",
     ),
-    Chart(
+    MetricChart(
         "Feature spread (collapse)",
         "1 if the features point in all directions, 0 if they are the same for all samples. It is always "
         "small early in training. If it stays near 0, the network has collapsed: it returns the same for "
         "every sample and has learned nothing.",
         (("feature_spread", "features"), ("projection_spread", "projections")),
     ),
-    Chart(
+    MetricChart(
         "Share of very noisy samples",
         "The loss weights each sample by its k, but never by less than a lower limit. This is the share of "
         "samples whose k is below the limit; near 1, the data is almost entirely noise.",
         (("floored", "share"),),
     ),
-    Chart(
+    MetricChart(
         "Gradient norm",
         "Size of the gradient of the loss. Sudden peaks indicate unstable training.",
         (("gradient_norm", "norm"),),
     ),
-    Chart("Speed", "Samples per second.", (("samples_per_second", "samples/s"),)),
+    MetricChart("Speed", "Samples per second.", (("samples_per_second", "samples/s"),)),
 )
 
 
-def charts_of(runs: list[Run]) -> list[dict[str, Any]]:
+def charts_of(runs: list[ReportedRun]) -> list[dict[str, Any]]:
     """Return the charts of what the runs measured, for the script of the page."""
     there = {
         name for run in runs for line in run.metrics for name, value in line.items() if value is not None
     }
     known = {name for chart in CHARTS for name in (*dict(chart.lines), chart.deviation)} | {"epoch"}
-    further = [Chart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known)]
-    objectives = {str(run.settings.get("objective")) for run in runs if run.metrics}
+    further = [MetricChart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known)]
+    objectives = {run.record.training.objective for run in runs if run.record and run.metrics}
     apart = " These are losses of different objectives: compare their shapes, not their values."
     return [
         {
@@ -88,7 +88,7 @@ def charts_of(runs: list[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def lines_of(run: Run) -> dict[str, list[float | None]]:
+def lines_of(run: ReportedRun) -> dict[str, list[float | None]]:
     """Return each metric of a run as one list, thinned if there are very many epochs."""
     shown = thinned(len(run.metrics), _POINTS)
     names = {name: None for line in run.metrics for name in line}
@@ -97,14 +97,14 @@ def lines_of(run: Run) -> dict[str, list[float | None]]:
     return {**lines, "epoch": [row + 1 for row in shown]}
 
 
-def table_of(run: Run) -> Table:
+def table_of(run: ReportedRun) -> PageTable:
     """Return the metrics of a run as a table, for readers who cannot see the charts."""
     names = list({name: None for line in run.metrics for name in line if name != "epoch"})
     shown = thinned(len(run.metrics), _ROWS)
     rows = [[row + 1, *(_digits(run.metrics[row].get(name)) for name in names)] for row in shown]
     some = "" if len(shown) == len(run.metrics) else f", {len(shown)} of {len(run.metrics)} epochs"
     heads = ["epoch", *(name.replace("_", " ") for name in names)]
-    return Table(f"{run.name}: all metrics{some}", heads, rows, numbers_from=1)
+    return PageTable(f"{run.name}: all metrics{some}", heads, rows, numbers_from=1)
 
 
 def thinned(n: int, most: int) -> list[int]:

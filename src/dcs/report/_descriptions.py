@@ -1,75 +1,73 @@
-"""Descriptions of objectives, networks and protocols."""
+"""Descriptions of objectives, networks and protocols, from their registries, and of the views in use."""
 
-from dcs.objectives import SELF_SUPERVISED
-from dcs.report._views import Views
+from collections.abc import Mapping
+from typing import Any
 
-_ONLY_SIGNAL = (
-    "Only the signal can be predicted in this way, the noise cannot. The overall brightness or loudness of a "
-    "prediction does not count"
+from dcs import evaluation, models, objectives
+
+_ONLY_SIGNAL = "Only the signal can be predicted in this way, the noise cannot."
+_SPLIT = (
+    "Each sample is split into two noisier versions with independent noise, and the network predicts one "
+    f"from the other. {_ONLY_SIGNAL}"
 )
-_PREDICTED = f"independent noise, and the network predicts one from the other. {_ONLY_SIGNAL}"
-_SPLIT = f"each sample is split into two noisier versions with {_PREDICTED}"
 _MASKED = (
-    f"some values of each sample are masked, and the network predicts them from the others. {_ONLY_SIGNAL}"
+    f"Some values of each sample are masked, and the network predicts them from the others. {_ONLY_SIGNAL}"
 )
-_OBJECTIVES = {
-    "dcs": f"two versions of each sample are made with {_PREDICTED}",
-    "n2v": "Noise2Void: some values are masked, and the network predicts them from the others",
-    "n2n": "Noise2Noise: the network predicts one noisy observation from another",
-    "sure": "SURE: an estimate of the squared error to the clean data, computed from noisy data alone",
-    "dae": "denoising autoencoder: noise is added, and the network removes it",
-    "mse": "the mean squared error to the noisy sample itself",
-    "cosine": "the negative cosine similarity to the noisy sample itself",
-}
-_TWO_CROPS = (
-    "each image is randomly cropped and recoloured twice, and the network learns to map both versions to the "
-    "same features"
-)
-_NETWORKS = {
-    "mlp": "fully connected network",
-    "conv": "convolutional network",
-    "conv1d": "convolutional network along time",
-    "unet": "U-Net",
-    "resnet18": "ResNet with 18 layers",
-    "resnet50": "ResNet with 50 layers",
-    "vit": "vision transformer",
-    "waveunet": "U-Net for waveforms",
-}
-_PROTOCOLS = {
-    "linear": "a linear classifier is trained on the features with labels, and scored on other samples",
-    "clustering": "the features are clustered without labels, and clusters are matched to classes",
-    "knn": "the nearest samples with labels vote on the class",
-    "denoising": "100 times the mean cosine similarity between predictions and clean samples",
-}
+_ANY_SCALE = "The overall brightness or loudness of a prediction does not count."
+_CHOSEN = "The split uses a noise level of σ = {:.3g}, estimated from {}."
 
 
-def describe_objective(name: str, views: Views | None, data: str = "the data") -> str:
-    """Describe an objective in words without a full stop; empty if it is unknown.
+def describe_objective(name: str, described: Mapping[str, Any] | None = None) -> str:
+    """Describe an objective and its views in sentences; empty if nothing is known.
 
     Args:
         name: Name of the objective.
-        views: Views that it made of the samples, if known.
-        data: What the noise level was estimated from.
+        described: What `Objective.describe` returned after training, if known.
     """
-    base, dash, added = name.partition("-")
-    base, masked, _ = base.partition("+")
-    if base in SELF_SUPERVISED:
-        meaning = _TWO_CROPS + (" and other images to different ones" if base == "simclr" else "")
-        meaning += "; values of both versions are masked" if masked else ""
-        further = describe_objective(added, views, "the images after colour normalisation")
-        return f"{meaning}; combined with {added}: {further}" if dash else meaning
-    if name != "dcs" or views is None:
-        return _OBJECTIVES.get(name, "")
-    if not views.split or views.sigma is None:
-        return _SPLIT if views.split else _MASKED
-    return f"{_SPLIT}. The split uses a noise level of σ = {views.sigma:.3g}, estimated from {data}"
+    if name not in objectives.names():
+        return _describe_views(described, scale_free=False)
+    parts = objectives.parse(name)
+    compares = objectives.OBJECTIVES[parts.regulariser or parts.base].factory
+    views = _describe_views(described, scale_free=getattr(compares, "scale_free", False))
+    return " ".join(filter(None, [_sentence(parts.summary), views]))
+
+
+def is_split(described: Mapping[str, Any] | None) -> bool:
+    """Return whether an objective, or its regulariser, splits samples into two noisier versions."""
+    return (_comparing(described).get("view") or {}).get("kind") == "split"
 
 
 def describe_network(name: str) -> str:
-    """Describe a network in a few words: `network` if it is unknown."""
-    return _NETWORKS.get(name, "network")
+    """Describe a network in a few words, with its name."""
+    if name not in models.NETWORKS:
+        return f"The network {name}" if name != "custom" else "A custom network"
+    return f"The network {name} ({models.NETWORKS[name].summary.rstrip('.')})"
 
 
 def describe_protocol(name: str) -> str:
-    """Describe a protocol in words without a full stop; empty if it is unknown."""
-    return _PROTOCOLS.get(name, "")
+    """Describe a protocol in a sentence; empty if it is unknown."""
+    return _sentence(evaluation.PROTOCOLS[name].summary) if name in evaluation.PROTOCOLS else ""
+
+
+def _describe_views(described: Mapping[str, Any] | None, *, scale_free: bool) -> str:
+    part = _comparing(described)
+    view = part.get("view") or {}
+    masks = "view" in part and (not view or "rho" in view)
+    if not masks and not is_split(described):  # neither, or not recorded
+        return ""
+    sentences = [_MASKED if masks else _SPLIT, *([_ANY_SCALE] if scale_free else [])]
+    if not masks and view.get("chosen"):
+        normalised = bool(described and described.get("normalised"))
+        data = "the images after colour normalisation" if normalised else "the data"
+        sentences.append(_CHOSEN.format(view["sigma"], data))
+    return " ".join(sentences)
+
+
+def _comparing(described: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the description of what compares samples: the objective, or the regulariser of another one."""
+    described = described or {}
+    return described.get("regulariser", described) or {}
+
+
+def _sentence(text: str) -> str:
+    return text and f"{text.rstrip('.')}."

@@ -2,17 +2,19 @@
 
 import math
 import shlex
+from pathlib import Path
 from typing import Any
 
 import dcs
-from dcs.objectives import SELF_SUPERVISED
+from dcs import models
 from dcs.report._curves import charts_of, lines_of, table_of
-from dcs.report._descriptions import describe_network, describe_objective
+from dcs.report._descriptions import describe_network, describe_objective, is_split
+from dcs.report._gallery import Gallery
 from dcs.report._pictures import Sheets
-from dcs.report._runs import Run
-from dcs.report._samples import Looked
+from dcs.report._runs import ReportedRun
 from dcs.report._scores import newest, tables_of, trials_of
-from dcs.report._templates import Table, render
+from dcs.report._templates import PageTable, render
+from dcs.runs import RunRecord
 from dcs.training.meters import COLLAPSED, FEW_STEPS
 
 GENERATOR = "dcs-learn report"
@@ -21,18 +23,20 @@ _LONGEST = 10_000  # characters of a setting
 Json = dict[str, Any]
 
 
-def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], sheets: dict[str, Sheets]) -> str:
+def page_of(
+    runs: list[ReportedRun], galleries: list[Gallery | None], notes: list[str], sheets: dict[str, Sheets]
+) -> str:
     """Return the page as text.
 
     Args:
         runs: Runs to show.
-        looked: What is known of the samples of each run; None if nothing is.
+        galleries: What is shown of the samples of each run; None if nothing can be.
         notes: Remarks on the samples of each run, or the reason why they are not shown.
         sheets: Pictures of all maps, by their key.
     """
     cards: list[Json] = [
-        {"number": number, "run": run, "note": note, **_described(run, found), **_shown(found)}
-        for number, (run, found, note) in enumerate(zip(runs, looked, notes, strict=True))
+        {"number": number, "run": run, "note": note, **_described(run, gallery), **_shown(gallery)}
+        for number, (run, gallery, note) in enumerate(zip(runs, galleries, notes, strict=True))
     ]
     drawn = [
         {"name": run.name, "lines": lines_of(run), "strips": card["strips"], "map": card["map"]}
@@ -46,78 +50,75 @@ def page_of(runs: list[Run], looked: list[Looked | None], notes: list[str], shee
         title=", ".join(run.name for run in runs),
         cards=cards,
         measured=[card for card in cards if card["metrics"]],
-        heard=[card for card in cards if card["sounds"]],
+        playable=[card for card in cards if card["sounds"]],
         collapsed=COLLAPSED,
         data={"charts": charts_of(runs), "runs": drawn, "sheets": sheets},
     )
 
 
-def _described(run: Run, found: Looked | None) -> Json:
+def _described(run: ReportedRun, gallery: Gallery | None) -> Json:
     """Return what is known from the directory of a run."""
-    settings, about = run.settings, _about(run)
-    objective, network = str(settings.get("objective") or "custom"), settings.get("network")
-    features = None if found is None else found.map["features"]
-    if features is None and not objective.startswith(tuple(SELF_SUPERVISED)):  # whose networks have their own
-        features = settings.get("n_components")
-    return {
-        "network": f"{describe_network(str(network))} ({network})" if network else "custom network",
-        "objective": objective,
-        "meaning": describe_objective(objective, run.views),
-        "features": features,
-        **{name: about.get(name) for name in ("samples", "source", "noise")},
-        "early": not run.finished or _steps(run) < FEW_STEPS,
-        "resume": _resume_command(run),
-        "evaluate": shlex.join(["dcs", "evaluate", str(run.folder)]),
-        "settings": Table(f"Settings and versions of {run.name}", ["setting", "value"], _flat(run.config)),
+    shown = {
         "metrics": table_of(run) if run.metrics else None,
         "scores": newest(run),
         "tables": tables_of(run),
         "trials": trials_of(run),
     }
-
-
-def _shown(found: Looked | None) -> Json:
-    """Return what is known from the samples of a run."""
-    if found is None:
-        return dict.fromkeys(("labelled", "strips", "map", "sounds", "cosines"))
-    strips = found.strips or {}
+    if run.record is None:
+        return shown
+    source, training = run.record.source, run.record.training
+    features = training.n_components if gallery is None else gallery.map["features"]
+    if gallery is None and training.network in models.NETWORKS:
+        features = features if models.default_components(training.network) else None  # not of its own choice
     return {
-        "labelled": found.map["labels"] is not None,
-        "strips": found.strips,
-        "map": {**found.map, "sheets": found.key},
-        "sounds": found.sounds,
+        **shown,
+        "network": describe_network(training.network),
+        "objective": training.objective,
+        "meaning": describe_objective(training.objective, run.objective),
+        "split": is_split(run.objective),
+        "features": features,
+        "samples": run.record.samples,
+        "source": None if source is None else source.data,
+        "noise": None if source is None else source.noise,
+        "epochs": training.max_epochs,
+        "early": not run.finished or _steps(run.record, len(run.metrics)) < FEW_STEPS,
+        "resume": _resume_command(run.record, run.folder),
+        "evaluate": shlex.join(["dcs", "evaluate", str(run.folder)]),
+        "settings": PageTable(
+            f"Settings and versions of {run.name}", ["setting", "value"], _flat(run.record.plain())
+        ),
+    }
+
+
+def _shown(gallery: Gallery | None) -> Json:
+    """Return what is known from the samples of a run."""
+    if gallery is None:
+        return dict.fromkeys(("labelled", "strips", "map", "sounds", "cosines"))
+    strips = gallery.strips or {}
+    return {
+        "labelled": gallery.map["labels"] is not None,
+        "strips": gallery.strips,
+        "map": {**gallery.map, "sheets": gallery.key},
+        "sounds": gallery.sounds,
         "cosines": strips.get("mean_cosines"),
         "compared": strips.get("compared"),
     }
 
 
-def _about(run: Run) -> Json:
-    """Return what the run says about its data."""
-    about = run.config.get("data")
-    return about if isinstance(about, dict) else {}
-
-
-def _resume_command(run: Run) -> str:
+def _resume_command(record: RunRecord, folder: Path) -> str:
     """Return the command that resumes a run; the training settings are in its directory."""
-    about = _about(run)
-    if not about.get("source"):
-        return ""
-    if "method" in run.config:
+    if record.trial is not None:
         return "the same dcs reproduce command"
-    asked = {"noise": about.get("noise"), "data-seed": about.get("seed"), "root": about.get("root")}
-    asked |= {name: about.get(name) for name in ("label", "size", "rate", "hop")}
-    asked["mixed"] = None if about.get("mixed") == "error" else about.get("mixed")
-    options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
-    options += ["--skip-bad"] if about.get("skipped") else []
-    return shlex.join(["dcs", "fit", str(about["source"]), "--out", str(run.folder), "--resume", *options])
+    if record.source is None:
+        return ""
+    options = record.source.as_options()
+    return shlex.join(["dcs", "fit", record.source.data, "--out", str(folder), "--resume", *options])
 
 
-def _steps(run: Run) -> int:
+def _steps(record: RunRecord, epochs: int) -> int:
     """Estimate how many steps training took."""
-    samples, size = _about(run).get("samples"), run.settings.get("batch_size")
-    if not isinstance(samples, int) or not isinstance(size, int) or size < 1:
-        return len(run.metrics)
-    return len(run.metrics) * math.ceil(samples * (1 - (run.settings.get("validation") or 0)) / size)
+    learned_from = (record.samples or 1) * (1 - record.training.validation)
+    return epochs * math.ceil(learned_from / record.training.batch_size)
 
 
 def _flat(config: Json, before: str = "") -> list[tuple[str, str]]:

@@ -2,32 +2,28 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dcs import experiments
-from dcs._saved import damaged
-from dcs.experiments._runner import RUNS
-from dcs.report._views import Views, views_of
+from dcs.runs import CHECKPOINTS, CONFIG, METRICS, MODEL, RESULTS, RunRecord, read_record
 from dcs.training import RunError, checkpoint
-from dcs.training.run import CHECKPOINTS, CONFIG, METRICS, MODEL
 
-RESULTS = "results.jsonl"
 Line = dict[str, Any]
 
 
-class Run(NamedTuple):
-    """One training, and what is known of its scores."""
+class ReportedRun(NamedTuple):
+    """One training, and its scores."""
 
     name: str
-    folder: Path  # of the training
-    config: dict[str, Any]
-    metrics: list[dict[str, float | None]]  # one a finished epoch
+    folder: Path  # directory of the training
+    record: RunRecord | None  # None for an experiment without a run
+    metrics: list[dict[str, float | None]]  # one per finished epoch
     results: list[Line]
-    of_experiment: bool  # whether the results are trials of one
-    shown_for: Path | None = None  # the directory of the experiment that this training stands for
-    views: Views | None = None  # what was made of samples, as far as it is known
+    of_experiment: bool  # whether the results are trials of an experiment
+    shown_for: Path | None = None  # directory of the experiment that this training is an example of
+    objective: Mapping[str, Any] | None = None  # description of the objective as it was used, if known
     remarks: tuple[str, ...] = ()  # on what could not be read
 
     @property
@@ -37,23 +33,17 @@ class Run(NamedTuple):
 
     @property
     def lost(self) -> bool:
-        """Whether it was finished, but has its model no longer."""
-        return not self.finished and "sha256" in self.config
+        """Whether it was finished, but its model is missing."""
+        return not self.finished and self.record is not None and self.record.learned is not None
 
     @property
     def saved(self) -> bool:
-        """Whether it has a checkpoint, from which it can go on."""
+        """Whether it has a checkpoint to resume from."""
         return bool(checkpoint.numbers(self.folder / CHECKPOINTS))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of the training, or of the encoder that was saved."""
-        found = self.config.get("training") or self.config.get("parameters")
-        return found if isinstance(found, dict) else {}
 
-
-def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read runs; those of one name are called by their path."""
+def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
+    """Read runs; those that have the same name are named by their paths."""
     runs = [read_run(folder) for folder in folders]
     names = [run.name for run in runs]
     return [
@@ -62,45 +52,44 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     ]
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> ReportedRun:
     """Read what `dcs fit`, `dcs reproduce` or `DenoisingEncoder.save` wrote."""
     if not folder.is_dir():
-        raise RunError(f"{folder} is no directory: name one that dcs fit or dcs reproduce wrote")
+        raise RunError(f"{folder} is not a directory: give one that dcs fit or dcs reproduce wrote")
     name = folder.absolute().name
     if (folder / CONFIG).is_file():
-        return _training(folder, name)
-    if not (folder / RUNS).is_dir() and not any(folder.glob("results*.jsonl")):
-        raise RunError(f"{folder} holds no run: name a directory that dcs fit or dcs reproduce wrote")
+        return _read_training(folder, name)
+    if not (folder / experiments.RUNS).is_dir() and not any(folder.glob("results*.jsonl")):
+        raise RunError(f"{folder} holds no run: give a directory that dcs fit or dcs reproduce wrote")
     results = experiments.read_results(folder)
-    shown = _one_of(folder, results)
-    if shown is None:
-        return Run(name, folder, {}, [], results, True, folder)
-    return _training(shown, name)._replace(results=results, of_experiment=True, shown_for=folder)
+    example = _find_example(folder, results)
+    if example is None:
+        return ReportedRun(name, folder, None, [], results, True, folder)
+    return _read_training(example, name)._replace(results=results, of_experiment=True, shown_for=folder)
 
 
-def _training(folder: Path, name: str) -> Run:
-    with damaged(folder / CONFIG):
-        config = json.loads((folder / CONFIG).read_bytes())
-        if not isinstance(config, dict):
-            raise RunError(f"{folder / CONFIG} holds no settings by name: it is not of a run")
-    measured, remarks = _lines(folder / METRICS)
+def _read_training(folder: Path, name: str) -> ReportedRun:
+    record = read_record(folder)
+    measured, remarks = _read_lines(folder / METRICS)
     metrics = [
-        {key: _number(value) for key, value in line.items() if value is None or _is_number(value)}
+        {key: _finite(value) for key, value in line.items() if value is None or _is_number(value)}
         for line in measured
     ]
-    results = _trials_of(folder)
+    results = _read_trials(folder)
     of_experiment = bool(results)
     if not of_experiment:
-        lines, further = _lines(folder / RESULTS)
+        lines, further = _read_lines(folder / RESULTS)
         results, remarks = [line for line in lines if line], remarks + further
-    views = views_of(config, None)
-    return Run(name, folder, config, metrics, results, of_experiment, views=views, remarks=tuple(remarks))
+    objective = None if record.learned is None else record.learned.objective
+    return ReportedRun(
+        name, folder, record, metrics, results, of_experiment, objective=objective, remarks=tuple(remarks)
+    )
 
 
-def _lines(path: Path) -> tuple[list[Line], list[str]]:
-    """The whole lines of a file, and what is to be said of damaged ones, which are empty.
+def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
+    """Return the complete lines of a file, with empty ones for those that are damaged, and remarks on these.
 
-    What is after the last end of a line is just being written, or was when the process was ended.
+    An incomplete last line is being written, or was when the process ended.
     """
     if not path.is_file():
         return [], []
@@ -112,35 +101,36 @@ def _lines(path: Path) -> tuple[list[Line], list[str]]:
         except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
-            remarks.append(f"{path.name}, line {number}, is damaged and was left out.")
+            remarks.append(f"{path.name}, line {number}, is damaged and was skipped.")
         lines.append(line if isinstance(line, dict) else {})
     while lines and not lines[-1]:
         lines.pop()
     return lines, remarks
 
 
-def _trials_of(folder: Path) -> list[Line]:
-    """The results of a training that belongs to an experiment, which are kept two directories up."""
-    if folder.absolute().parent.name != RUNS:
+def _read_trials(folder: Path) -> list[Line]:
+    """Return the results of a training of an experiment, which are kept two directories up."""
+    path = folder.absolute()
+    if path.parent.name != experiments.RUNS:
         return []
-    name, results = folder.absolute().name, experiments.read_results(folder.absolute().parent.parent)
-    return [line for line in results if experiments.key_of(line).name == name]
+    results = experiments.read_results(path.parent.parent)
+    return [line for line in results if experiments.key_of(line).name == path.name]
 
 
-def _one_of(folder: Path, results: list[Line]) -> Path | None:
-    """The training to show for an experiment: the first of dCS with the most noise, or what there is."""
+def _find_example(folder: Path, results: list[Line]) -> Path | None:
+    """Return the training to show for an experiment: preferably one of dCS with the most noise."""
     trials = sorted(
         map(experiments.key_of, results),
         key=lambda t: (t.method != "dcs", t.variant == "paper", t.protocol != "linear", -t.noise, t.trial),
     )
-    wanted = [folder / RUNS / trial.name for trial in trials]
-    there = sorted(path.parent for path in (folder / RUNS).glob(f"*/{CONFIG}"))
-    return next((path for path in wanted if (path / MODEL).is_file()), there[0] if there else None)
+    wanted = [folder / experiments.RUNS / trial.name for trial in trials]
+    found = sorted(path.parent for path in (folder / experiments.RUNS).glob(f"*/{CONFIG}"))
+    return next((path for path in wanted if (path / MODEL).is_file()), found[0] if found else None)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> float | None:
+def _finite(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else value

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dcs import experiments
-from dcs.experiments._formats import experiment_title, remarks, score_text
-from dcs.experiments._table import TITLES
 from dcs.report._descriptions import describe_protocol
-from dcs.report._runs import Line, Run
-from dcs.report._templates import Score, Table
+from dcs.report._runs import Line, ReportedRun
+from dcs.report._templates import PageTable, RankedCell
 
 MEASURES = {
     "train_accuracy": "accuracy on the training samples of the classifier, %:",
@@ -27,14 +25,14 @@ ROWS = {
 }
 
 
-def tables_of(run: Run) -> list[Table]:
+def tables_of(run: ReportedRun) -> list[PageTable]:
     """Return the scores of a run, or the paper's tables of an experiment."""
     if run.of_experiment:
         return [_published(found) for found in experiments.tables(run.results)]
     return [_evaluations(run.results)] if run.results else []
 
 
-def trials_of(run: Run) -> Table | None:
+def trials_of(run: ReportedRun) -> PageTable | None:
     """Return all trials of an experiment."""
     if not run.of_experiment or not run.results:
         return None
@@ -48,16 +46,16 @@ def trials_of(run: Run) -> Table | None:
         for line in run.results
     ]
     names[2] = "data"
-    return Table(f"All trials ({len(rows)})", [*names, "score, %", "seconds"], rows, numbers_from=5)
+    return PageTable(f"All trials ({len(rows)})", [*names, "score, %", "seconds"], rows, numbers_from=5)
 
 
-def newest(run: Run) -> list[str]:
+def newest(run: ReportedRun) -> list[str]:
     """Return the newest score of each protocol, for a run that is not part of an experiment."""
     found = {} if run.of_experiment else {line.get("protocol"): line.get("score") for line in run.results}
     return [f"{name} {score:.1f} %" for name, score in found.items() if isinstance(score, int | float)]
 
 
-def _evaluations(lines: list[Line]) -> Table:
+def _evaluations(lines: list[Line]) -> PageTable:
     """Return what `dcs evaluate` measured, the newest last."""
     rows = [
         [
@@ -73,10 +71,10 @@ def _evaluations(lines: list[Line]) -> Table:
     heads = ["protocol", "score, %", "data", "noise", "epochs", "other metrics"]
     described = {name: describe_protocol(name) for name in dict.fromkeys(str(row[0]) for row in rows)}
     notes = [(name, text) for name, text in described.items() if text]
-    return Table("Scores of this run", heads, rows, notes=notes)
+    return PageTable("Scores of this run", heads, rows, notes=notes)
 
 
-def _published(found: experiments.Table) -> Table:
+def _published(found: experiments.Table) -> PageTable:
     """Return a table of an experiment next to the published values."""
     heads = ["method"]
     for column in found.columns:
@@ -89,15 +87,15 @@ def _published(found: experiments.Table) -> Table:
             if cell is None:
                 cells += ["", ""]
             else:
-                own = Score(score_text((cell.mean, cell.deviation)), cell.rank)
-                cells += [own, score_text(cell.published) or "–"]
+                own = RankedCell(experiments.score_text((cell.mean, cell.deviation)), cell.rank)
+                cells += [own, experiments.score_text(cell.published) or "–"]
         rows.append(cells)
-    title, meaning = TITLES[found.protocol], describe_protocol(found.protocol)
+    title, meaning = experiments.TITLES[found.protocol], describe_protocol(found.protocol)
     unranked = experiments.EXPERIMENTS[found.experiment].orientation
-    notes = [(title, f"{meaning}.")] if meaning else []
+    notes = [(title, meaning)] if meaning else []
     notes += [("", _about_rows(found.rows, unranked))]
-    notes += [(found.headings[column], text) for column, text in remarks(found).items()]
-    return Table(f"{experiment_title([found])}. {title}: accuracy, %", heads, rows, 1, notes)
+    notes += [(found.headings[column], text) for column, text in experiments.remarks(found).items()]
+    return PageTable(f"{experiments.experiment_title([found])}. {title}: accuracy, %", heads, rows, 1, notes)
 
 
 def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:

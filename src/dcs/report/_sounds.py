@@ -12,7 +12,7 @@ _BYTES = 1_200_000  # all recordings of a run together
 _LONGEST = 8.0  # seconds
 
 
-def heard(rate: int, length: int, kinds: int) -> int:
+def playable_length(rate: int, length: int, kinds: int) -> int:
     """Return how many samples of each recording are played, so that all recordings of a run fit in the page.
 
     Args:

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table of a page.
 
     Args:
         caption: Title of the table.
         head: Column names.
-        rows: Cells; the first cell of each row is its heading. A cell with a `rank` (see `Score`) is marked.
+        rows: Cells; the first cell of each row is its heading. A `RankedCell` is marked.
         numbers_from: First column of right-aligned numbers.
         notes: Remarks below the table: a term, which may be empty, and its explanation.
     """
@@ -28,7 +28,7 @@ class Table(NamedTuple):
     notes: Sequence[tuple[str, str]] = ()
 
 
-class Score(NamedTuple):
+class RankedCell(NamedTuple):
     """A table cell that is bold if its rank is 1 and underlined if it is 2."""
 
     text: str

@@ -7,33 +7,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import dcs
+from dcs import runs as trained
 from dcs._checks import check_bool, check_choice, check_integer
-from dcs._loading import load_without_history
+from dcs._naming import argument
+from dcs.report._gallery import Gallery, make_gallery, share_sheets
 from dcs.report._layout import MAPS
 from dcs.report._page import GENERATOR, page_of
 from dcs.report._pictures import Pixels
-from dcs.report._runs import Run, read_runs
-from dcs.report._samples import Looked, Wanted, look, share_sheets
-from dcs.report._source import RemadeError, find
-from dcs.report._views import views_of
+from dcs.report._runs import ReportedRun, read_runs
+from dcs.report._selection import PathLike, ReportOptions, select
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
-from dcs.training.run import MODEL
 
-PAGE = "report.html"
 PARTS = ("train", "test")
 _PICTURES = 5_000_000  # characters of all pictures on maps
-PathLike = str | os.PathLike[str]
 
 
 class Report(NamedTuple):
-    """What was written."""
+    """A page that was written.
+
+    Args:
+        path: File of the page.
+        size: Size of the file in bytes.
+        seconds: Time that it took.
+        runs: Name of each run, and what the page shows of it.
+    """
 
     path: Path
-    size: int  # in bytes
+    size: int
     seconds: float
-    runs: list[dict[str, Any]]  # of each: its name, and what the page shows of it
+    runs: list[dict[str, Any]]
 
 
 def write(
@@ -53,21 +56,21 @@ def write(
     """Write one self-contained HTML page about a run, or about several side by side.
 
     Args:
-        runs: The directory of `dcs fit`, `dcs reproduce` or `DenoisingEncoder.save`; or several.
-        out: The file; by default report.html in the first directory.
-        data: Where the data of the runs is, if it is not where it was in training. It is read as it was then.
-        labels: A .npy file, or a text file with one label a line, of the samples to learn from.
-        root: Where root/NAME holds a known data set, if it is not where it was.
-        part: `train` or `test`; by default the test split, if there is one.
-        map: `umap` or `pca`; by default UMAP if it is installed.
-        points: Of the map, at most; of more samples, so many are drawn.
-        clusters: How many; by default as many as there are classes, or ten.
-        seed: Of the choice of points, of UMAP and of the clusters.
-        overwrite: Write over a file that is no report.
+        runs: Directory that `dcs fit`, `dcs reproduce` or `DenoisingEncoder.save` wrote, or several.
+        out: File to write, ending in .html; by default report.html in the first directory.
+        data: New location of the training data, if it has moved; it is read as in training.
+        labels: Labels of the training samples: a .npy file, or a text file with one label per line.
+        root: Folder in which root/NAME holds a known data set, if it has moved.
+        part: Split to show, `train` or `test`; by default the test split, if there is one.
+        map: Layout of the feature map, `umap` or `pca`; by default UMAP if it is installed.
+        points: Largest number of samples on the map; if there are more, a random subset is shown.
+        clusters: Number of clusters; by default the number of classes, or ten.
+        seed: Random seed for the subset, UMAP and the clusters.
+        overwrite: Whether to replace a file that is not a report.
 
     Raises:
         RunError: A directory holds no run, or a damaged one.
-        FileExistsError: `out` is there, and is no report.
+        FileExistsError: `out` exists and is not a report.
     """
     start = time.perf_counter()
     folders = _folders(runs)
@@ -82,109 +85,100 @@ def write(
     check_bool("overwrite", overwrite)
     if clusters is not None:
         check_integer("clusters", clusters, at_least=1)
-    path = folders[0] / PAGE if out is None else Path(out)
+    path = folders[0] / trained.REPORT if out is None else Path(out)
     found = read_runs(folders)
-    _check_place(path, overwrite)
-    wanted = Wanted(data, labels, root, part, map, points, clusters, seed)
-    looked, notes = [], []
+    _check_output(path, overwrite)
+    options = ReportOptions(data, labels, root, part, map, points, clusters, seed)
+    galleries, notes = [], []
     for number, run in enumerate(found):
-        encoder, note = _encoder(run)
-        there = None
-        if encoder is not None:
-            there, note = _look(run, encoder, wanted)
-            found[number] = run._replace(views=views_of(run.config, encoder.objective_))
-        looked.append(there)
+        predictor, note = _load(run)
+        gallery = None
+        if predictor is not None:
+            gallery, note = _show_samples(run, predictor, options)
+            if run.objective is None and predictor.objective is not None:  # written by version 0.1
+                found[number] = run._replace(objective=predictor.objective.describe())
+        galleries.append(gallery)
         notes.append(note)
-    pictures: dict[str, Pixels] = {there.key: there.pictures for there in looked if there is not None}
-    page = page_of(found, looked, notes, share_sheets(pictures, _PICTURES)).encode()
-    write_atomically(path.resolve(), page)  # through a link, which stays
-    shown = [_in_short(run, there, note) for run, there, note in zip(found, looked, notes, strict=True)]
+    pictures: dict[str, Pixels] = {one.key: one.pictures for one in galleries if one is not None}
+    page = page_of(found, galleries, notes, share_sheets(pictures, _PICTURES)).encode()
+    write_atomically(path.resolve(), page)  # a symbolic link is kept
+    shown = [_summarise(run, one, note) for run, one, note in zip(found, galleries, notes, strict=True)]
     return Report(path, len(page), round(time.perf_counter() - start, 3), shown)
 
 
 def _folders(runs: object) -> list[Path]:
-    """What a caller passed as runs, each once."""
+    """Return the directories that were given, each once."""
     given = [runs] if isinstance(runs, str | os.PathLike) else runs
     if not isinstance(given, Sequence) or not all(isinstance(run, str | os.PathLike) for run in given):
         raise TypeError(f"runs must be a path or a list of paths, got {runs!r:.80}")
     if not given:
-        raise ValueError("runs is empty: name at least one directory")
+        raise ValueError("runs is empty: give at least one directory")
     unique: dict[Path, Path] = {}
     for run in given:
         unique.setdefault(Path(run).resolve(), Path(run))
     return list(unique.values())
 
 
-def _encoder(run: Run) -> tuple[dcs.DenoisingEncoder | None, str]:
-    """The network of a run; or nothing, and why."""
+def _load(run: ReportedRun) -> tuple[trained.Predictor | None, str]:
+    """Return the trained network of a run; or None, and the reason."""
     if run.lost:
-        return None, f"The network of this run is gone: {MODEL} is missing."
+        return None, f"The network of this run is missing: there is no {trained.MODEL}."
     if not run.finished:
-        kept = ", only checkpoints to go on from" if run.saved else ""
-        return None, f"The run has no network yet{kept}: when it is finished, this part will be here."
+        kept = ", only checkpoints to resume from" if run.saved else ""
+        return None, f"The run has no network yet{kept}: this section appears when training has finished."
     try:
-        return load_without_history(run.folder), ""
-    except RunError as error:  # such as of a damaged file
+        return trained.load(run.folder, history=False), ""
+    except RunError as error:  # e.g. a damaged file
         return None, f"The network of this run could not be read: {error}."
 
 
-def _look(run: Run, encoder: dcs.DenoisingEncoder, wanted: Wanted) -> tuple[Looked | None, str]:
-    """What there is to see of a run's samples, with what is to be said of them; or nothing, and why."""
+def _show_samples(
+    run: ReportedRun, predictor: trained.Predictor, options: ReportOptions
+) -> tuple[Gallery | None, str]:
+    """Return what is shown of the samples of a run, with a remark; or None, and the reason."""
     try:
-        shown = find(
-            run,
-            encoder.shape_,
-            data=wanted.data,
-            labels=wanted.labels,
-            root=wanted.root,
-            part=wanted.part,
-            points=wanted.points,
-            seed=wanted.seed,
-        )
-    except RemadeError as error:
-        return None, str(error)
+        shown = select(run, predictor.record, options)
     except (ValueError, OSError, ImportError) as error:
-        if wanted.data is not None or wanted.labels is not None or wanted.part is not None:
-            raise  # who names the data wants to see it
+        if options.data is not None or options.labels is not None or options.part is not None:
+            raise  # whoever names the data wants to see it
         command = shlex.join(["dcs", "report", str(run.shown_for or run.folder), "--data"])
         return None, (
-            f"The data of this run could not be read: {error}. If it has moved, say where it is now: "
-            f"{command} PLACE"
+            f"The data of this run could not be read: {error}. If it has moved, give its new location: "
+            f"{command} PATH"
         )
     try:
-        return look(encoder, shown, wanted), shown.remark
-    except ValueError as error:  # one run must not cost the page of the others
-        return None, f"There is nothing to show of this network: {error}."
+        return make_gallery(predictor, shown, options), shown.remark
+    except ValueError as error:  # the other runs still get their page
+        return None, f"There is nothing to show for this network: {error}."
 
 
-def _check_place(path: Path, overwrite: bool) -> None:
-    """Require a file that may be written: none yet, a report, or one that may be lost."""
+def _check_output(path: Path, overwrite: bool) -> None:
+    """Raise if the page cannot be written, or would replace a file that is not a report."""
     if path.is_dir():
         raise ValueError(f"out must be a file, got the directory {path}")
     if path.suffix.lower() != ".html":
-        raise ValueError(f"{path} is no name for a page: let it end in .html")
+        raise ValueError(f"out must end in .html, got {path}")
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"the folder of {path} does not exist: make it first")
+        raise ValueError(f"the folder of {path} does not exist: create it first")
     if not path.exists() or overwrite:
         return
     with path.open("rb") as file:
         ours = f'content="{GENERATOR}"'.encode() in file.read(2048)
     if not ours:
-        raise FileExistsError(
-            f"{path} is there already, and is no report: name another, or pass overwrite (--overwrite)"
-        )
+        remedy = argument("overwrite", True)
+        raise FileExistsError(f"{path} exists and is not a report: give another file, or pass {remedy}")
 
 
-def _in_short(run: Run, there: Looked | None, note: str) -> dict[str, Any]:
+def _summarise(run: ReportedRun, gallery: Gallery | None, note: str) -> dict[str, Any]:
     return {
         "name": run.name,
         "folder": str(run.folder),
         "finished": run.finished,
         "epochs": len(run.metrics),
         "results": len(run.results),
-        "points": 0 if there is None else len(there.map["x"]),
-        "samples": None if there is None else there.map["of"],
-        "map": None if there is None else there.map["kind"],
-        "recordings": 0 if there is None else len(there.sounds),
+        "points": 0 if gallery is None else len(gallery.map["x"]),
+        "samples": None if gallery is None else gallery.map["of"],
+        "map": None if gallery is None else gallery.map["kind"],
+        "recordings": 0 if gallery is None else len(gallery.sounds),
         "note": " ".join([*run.remarks, *([note] if note else [])]) or None,
     }

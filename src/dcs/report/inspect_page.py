@@ -10,15 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dcs.inspection import FAILS, HOLDS, Distribution, Estimate, Inspection, Sigma
-from dcs.report._templates import Table
+from dcs.inspection import FAILS, HOLDS, Distribution, Estimate, Inspection, Sigma, number, size, strength
+from dcs.report._templates import PageTable
 from dcs.report._templates import render as render_page
 
 _COLOURS = {"clean": "good", "slight": "fair", "noisy": "bad", "unknown": "fair"}
 _SIGNS = {HOLDS: ("good", "✓"), FAILS: ("bad", "✗")}
 
 
-class Chart(NamedTuple):
+class Figure(NamedTuple):
     """A histogram or a curve; heights, and places along the axis, are shares of the largest."""
 
     caption: str
@@ -58,9 +58,9 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
     return page.encode()
 
 
-def _estimates(sigma: Sigma) -> Table:
+def _estimates(sigma: Sigma) -> PageTable:
     rows = {"flat regions": sigma.calm, "chen2015": sigma.chen2015, "mad": sigma.mad}
-    return Table(
+    return PageTable(
         "Estimates of the noise level",
         ["estimated from", "σ", "between"],
         [[name, *_cells(one)] for name, one in rows.items()],
@@ -74,13 +74,13 @@ def _cells(one: Estimate | None) -> tuple[str, str]:
     return number(one.value), between
 
 
-def _levels(points: Sequence[tuple[float, float]]) -> Chart | None:
+def _levels(points: Sequence[tuple[float, float]]) -> Figure | None:
     """Draw the noise level by brightness."""
     if len(points) < 2:
         return None
     low, high = points[0][0], points[-1][0]
     most, across = max(level for _, level in points) or 1.0, (high - low) or 1.0
-    return Chart(
+    return Figure(
         "Noise level in flat regions, by the values there. A level line is noise that is equally strong "
         "everywhere; a rising one is noise that grows with the signal. A hump in the middle is detail of the "
         "signal.",
@@ -91,7 +91,7 @@ def _levels(points: Sequence[tuple[float, float]]) -> Chart | None:
     )
 
 
-def _histograms(found: Inspection) -> list[Chart]:
+def _histograms(found: Inspection) -> list[Figure]:
     if found.c is None or found.k is None:
         return []
     text = "Signal-to-noise ratio ĉ of the samples, as estimated in training: further right is cleaner."
@@ -102,7 +102,7 @@ def _histograms(found: Inspection) -> list[Chart]:
     ]
 
 
-def _histogram(spread: Distribution, axis: str, text: str) -> Chart:
+def _histogram(spread: Distribution, axis: str, text: str) -> Figure:
     q, titles = spread.quantiles, (axis, "samples")
     if not q:
         text += f" It is infinite for all {spread.infinite} samples: their two views are equal."
@@ -111,9 +111,9 @@ def _histogram(spread: Distribution, axis: str, text: str) -> Chart:
         if spread.infinite:
             text += f" {spread.infinite} samples are left out, as their two views are equal."
     if not spread.counts:
-        return Chart(text, titles)
+        return Figure(text, titles)
     most, ends = max(spread.counts), (number(spread.edges[0]), number(spread.edges[-1]))
-    return Chart(text, titles, ends, f"{most:,}", [count / most for count in spread.counts])
+    return Figure(text, titles, ends, f"{most:,}", [count / most for count in spread.counts])
 
 
 def _examples(found: Inspection) -> list[tuple[str, list[str], list[list[tuple[float, float]]]]]:
@@ -157,32 +157,3 @@ def _curves(values: Tensor) -> list[list[tuple[float, float]]]:
     scale = 76 / (high - low) if high > low else 0.0
     step = 200 / max(1, values.shape[1] - 1)
     return [[(i * step, 78 - scale * (v - low)) for i, v in enumerate(signal)] for signal in values.tolist()]
-
-
-def strength(sigma: Sigma) -> str:
-    """Return σ and its interval in words, as far as they are known."""
-    if sigma.value is None or sigma.low is None or sigma.high is None:
-        return "unknown"
-    if number(sigma.high) == "0":
-        return "too small to be seen"
-    if sigma.value < 0.01 * sigma.high:
-        return f"next to nothing, at most {number(sigma.high)}"
-    if sigma.at_least:
-        return f"at least {number(sigma.value)}, and at most {number(sigma.high)}"
-    if sigma.low == 0:
-        return f"at most {number(sigma.high)}"
-    return f"{number(sigma.value)}, most likely between {number(sigma.low)} and {number(sigma.high)}"
-
-
-def size(found: Inspection, times: str = "x") -> str:
-    """Return the size of a sample in words."""
-    if found.domain == "spectrogram" and len(found.shape) == 2:
-        return f"{found.shape[0]} frames {times} {found.shape[1]} bands"
-    return f" {times} ".join(map(str, found.shape)) + (" values" if times == "×" else "")
-
-
-def number(value: float | None) -> str:
-    """Return a number with three digits."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return "0" if abs(value) < 1e-300 else f"{value:.3g}"

@@ -232,7 +232,8 @@ class _Trainer:
         }
         losses = torch.tensor([loss])
         self._share_buffers()
-        with evaluating(self.network, self.average and self.average.weights, self.objective):
+        average = None if self.average is None else self.average.weights
+        with evaluating(self.network, average, self.objective):
             if len(self.samples.held_out):
                 metrics["validation_loss"], losses = self._validate()
             if self.measured is not None:

@@ -1,7 +1,6 @@
-"""What a page shows of a run's samples: strips, a map of the features, recordings to hear."""
+"""What a page shows of the samples of a run: strips, a feature map, and recordings to listen to."""
 
 import hashlib
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +11,18 @@ from torch.nn.functional import cosine_similarity
 
 from dcs._progress import progress
 from dcs.data import Split, valid_entries
-from dcs.estimator import DenoisingEncoder
-from dcs.noise import GaussianSplit
-from dcs.objectives import ChosenViews, DenoisingCosine, SelfSupervised
+from dcs.report._descriptions import is_split
 from dcs.report._layout import cluster, lay_out
 from dcs.report._pictures import Painter, Pixels, Sheets, find_painter, pack
-from dcs.report._sounds import RECORDINGS, as_wav, heard
-from dcs.report._source import Shown
+from dcs.report._selection import ReportOptions, Selection
+from dcs.report._sounds import RECORDINGS, as_wav, playable_length
+from dcs.runs import Predictor
 from dcs.training import RunError
 
 STRIP = 12  # samples
 _COMPARED = 512  # samples whose predictions are compared with the clean ones
 _STRIP_EDGE, _STRIP_BUDGET = 96, 1_000_000
-_EDGE = 32  # of a picture on the map
+_EDGE = 32  # longest side of a picture on the map
 _AT_ONCE = 2**22  # entries of samples that are in memory together
 _TEXT = 1_000_000  # bytes of all names together, and of all classes
 _SHORTEST_NAME = 20  # to which one is shortened
@@ -33,56 +31,38 @@ Array = NDArray[Any]
 Json = dict[str, Any]
 
 
-class Wanted(NamedTuple):
-    """What the caller of `write` asked for."""
+class Gallery(NamedTuple):
+    """What is shown of the samples; pictures are separate, so that runs on the same data share them."""
 
-    data: str | os.PathLike[str] | None
-    labels: str | os.PathLike[str] | None
-    root: str | os.PathLike[str] | None
-    part: str | None
-    map: str | None
-    points: int
-    clusters: int | None
-    seed: int
-
-
-class Looked(NamedTuple):
-    """What was found; pictures are apart, so that runs on the same data share them."""
-
-    strips: Json | None  # None of a network that predicts nothing
+    strips: Json | None  # None for a network that does not predict samples
     map: Json
     sounds: list[Json]
-    pictures: Pixels  # one a point of the map
-    key: str  # of the pictures
+    pictures: Pixels  # one per point of the map
+    key: str  # identifies the pictures
 
 
-def look(encoder: DenoisingEncoder, shown: Shown, wanted: Wanted) -> Looked:
-    """Predict, draw, and lay out the samples that are shown."""
+def make_gallery(predictor: Predictor, shown: Selection, options: ReportOptions) -> Gallery:
+    """Denoise, draw and lay out the samples that are shown."""
     chosen = _spread(len(shown.rows), _COMPARED)
     part = shown.take(chosen)
-    painter = find_painter(part, encoder.front_end_, shown.rate)
+    painter = find_painter(part, predictor.front_end, shown.rate)
     strips = None
-    if predicts(encoder):
-        denoised = torch.from_numpy(encoder.denoise(part))
+    if predictor.predicts:
+        denoised = torch.from_numpy(predictor.denoise(part))
         if not bool(denoised.isfinite().all()):
-            raise RunError("its predictions have NaN or infinite entries: the network has diverged")
-        strips = _strips(part, denoised, shown, chosen, painter, encoder.front_end_ is not None)
-    features, pictures, snr = _stream(encoder, shown, painter)
-    found = _map(features, snr, shown, wanted)
-    found["about_snr"] = _about_snr(encoder, part)
+            raise RunError("its predictions have NaN or infinite entries, so training has diverged")
+        strips = _strips(part, denoised, shown, chosen, painter, predictor.front_end is not None)
+    features, pictures, snr = _stream(predictor, shown, painter)
+    made = _map(features, snr, shown, options)
+    made["about_snr"] = _about_snr(predictor, part)
     key = hashlib.sha256(pictures.tobytes()).hexdigest()[:16]
-    return Looked(strips, found, _sounds(encoder, shown), pictures, key)
-
-
-def predicts(encoder: DenoisingEncoder) -> bool:
-    """Whether it predicts samples; self-supervised ones have features only."""
-    return not isinstance(encoder.objective_, SelfSupervised)
+    return Gallery(strips, made, _sounds(predictor, shown), pictures, key)
 
 
 def _strips(
-    part: Split, denoised: Tensor, shown: Shown, chosen: Tensor, painter: Painter, decibels: bool
+    part: Split, denoised: Tensor, shown: Selection, chosen: Tensor, painter: Painter, decibels: bool
 ) -> Json:
-    """A few samples, noisy, denoised and, where they are known, clean; and how near predictions come."""
+    """Draw a few samples noisy, denoised and, if known, clean; and measure how close predictions are."""
     assert isinstance(part.x, Tensor)  # noqa: S101
     few = _spread(len(chosen), STRIP)
     rows = {"noisy": painter.levels(part.x[few])}
@@ -96,7 +76,7 @@ def _strips(
         "rows": list(rows),
         "sheets": pack(pictures, _STRIP_BUDGET),
         "names": [shown.name(int(chosen[row])) for row in few],
-        "labels": _label_names(part, few, shown),
+        "labels": shown.label_names(part.take(few)),
         "cosines": None,
     }
     if part.clean is not None and not decibels:
@@ -107,8 +87,8 @@ def _strips(
     return strips
 
 
-def _stream(encoder: DenoisingEncoder, shown: Shown, painter: Painter) -> tuple[Array, Pixels, Array | None]:
-    """Features, pictures and SNR of all samples that are shown, some at a time."""
+def _stream(predictor: Predictor, shown: Selection, painter: Painter) -> tuple[Array, Pixels, Array | None]:
+    """Compute features, pictures and SNR of all samples that are shown, some at a time."""
     n = len(shown.rows)
     step = max(1, min(2048, _AT_ONCE // int(np.prod(shown.split.x.shape[1:]))))
     generator = torch.Generator().manual_seed(0)
@@ -117,56 +97,54 @@ def _stream(encoder: DenoisingEncoder, shown: Shown, painter: Painter) -> tuple[
         for some in torch.arange(n).split(step):
             part = shown.take(some)
             assert isinstance(part.x, Tensor)  # noqa: S101
-            features.append(encoder.transform(part))
+            features.append(predictor.transform(part))
             pictures.append(painter.paint(painter.levels(part.x), _EDGE))
-            ratios = _snr(encoder, part, generator)
+            ratios = _snr(predictor, part, generator)
             if ratios is not None:
                 snr.append(ratios.numpy())
             advance(len(some))
     joined = np.concatenate(features)
     if not np.isfinite(joined).all():
-        raise RunError("its features have NaN or infinite entries: the network has diverged")
+        raise RunError("its features have NaN or infinite entries, so training has diverged")
     return joined, np.concatenate(pictures), np.concatenate(snr) if snr else None
 
 
-def _snr(encoder: DenoisingEncoder, part: Split, generator: torch.Generator) -> Tensor | None:
-    """The signal-to-noise ratio of samples: measured where they are known clean, else as dCS estimates it."""
-    x, objective = part.x, encoder.objective_
+def _snr(predictor: Predictor, part: Split, generator: torch.Generator) -> Tensor | None:
+    """Return the SNR of samples: measured if they are known clean, otherwise as estimated by dCS."""
+    x, weights = part.x, getattr(predictor.objective, "weights", None)
     assert isinstance(x, Tensor)  # noqa: S101
     if part.clean is not None:
         ratio: Tensor = part.clean.flatten(1).norm(dim=1) / (x - part.clean).flatten(1).norm(dim=1)
         return ratio
-    if not isinstance(objective, DenoisingCosine):
+    if weights is None:
         return None
-    lengths, front_end = part.lengths, encoder.front_end_
+    lengths, front_end = part.lengths, predictor.front_end
     if front_end is not None:
         x = front_end(x, lengths)
         lengths = None if lengths is None else front_end.frames_of(lengths)
     valid = None if lengths is None else valid_entries(lengths, x.shape[1:])
     with torch.no_grad():
-        ratios: Tensor = objective.weights(x, generator, valid=valid)[0]
+        ratios: Tensor = weights(x, generator, valid=valid)[0]
     return ratios
 
 
-def _about_snr(encoder: DenoisingEncoder, part: Split) -> str:
+def _about_snr(predictor: Predictor, part: Split) -> str:
     if part.clean is not None:
         return "measured against the clean sample"
-    if not isinstance(encoder.objective_, DenoisingCosine):
+    if not hasattr(predictor.objective, "weights") or predictor.objective is None:
         return ""
-    masker = getattr(encoder.objective_, "masker", None)
-    splits = masker.splits if isinstance(masker, ChosenViews) else isinstance(masker, GaussianSplit)
-    return "as dCS estimates it" + (", of the noisier version that training makes of it" if splits else "")
+    splits = is_split(predictor.objective.describe())
+    return "estimated by dCS" + (" for the noisier version that is made of it in training" if splits else "")
 
 
-def _map(features: Array, snr: Array | None, shown: Shown, wanted: Wanted) -> Json:
-    places, kind, remark = lay_out(features, wanted.map, wanted.seed)
+def _map(features: Array, snr: Array | None, shown: Selection, options: ReportOptions) -> Json:
+    places, kind, remark = lay_out(features, options.map, options.seed)
     y = shown.split.y
     labels = None if y is None else y[shown.rows].tolist()
     classes = list(shown.classes) or ([] if labels is None else [str(k) for k in range(max(labels) + 1)])
-    count = wanted.clusters or (
-        len(set(labels)) if labels is not None and len(set(labels)) > 1 else _CLUSTERS
-    )
-    clusters = cluster(features, count, wanted.seed)
+    found = 0 if labels is None else len(set(labels))
+    count = options.clusters or (found if found > 1 else _CLUSTERS)
+    clusters = cluster(features, count, options.seed)
     return {
         "kind": kind,
         "remark": remark,
@@ -184,15 +162,15 @@ def _map(features: Array, snr: Array | None, shown: Shown, wanted: Wanted) -> Js
     }
 
 
-def _names(shown: Shown) -> list[str] | None:
-    """The files of samples, shortened where they would be too much for a page."""
+def _names(shown: Selection) -> list[str] | None:
+    """Return the files of samples, shortened if they are too long for a page."""
     if not len(shown.split.names):
         return None
     return shortened([shown.name(number) for number in range(len(shown.rows))])
 
 
 def shortened(texts: list[str], room: int = _TEXT) -> list[str]:
-    """Texts of which the long ones have lost their middle, if all would take too many bytes."""
+    """Cut the middle out of long texts if all together would take more than `room` bytes."""
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     if size <= room:
         return texts
@@ -201,20 +179,20 @@ def shortened(texts: list[str], room: int = _TEXT) -> list[str]:
     return [text if len(text) <= longest else f"{text[:half]}…{text[-half:]}" for text in texts]
 
 
-def _sounds(encoder: DenoisingEncoder, shown: Shown) -> list[Json]:
-    """A few recordings; denoised too, if the network sees waveforms."""
+def _sounds(predictor: Predictor, shown: Selection) -> list[Json]:
+    """Return a few recordings; denoised too, if the network works on waveforms."""
     if shown.rate is None:
         return []
     few = _spread(len(shown.rows), RECORDINGS)
-    part, waves = shown.take(few), encoder.front_end_ is None and predicts(encoder)
+    part = shown.take(few)
     assert isinstance(part.x, Tensor)  # noqa: S101
     kinds = {"noisy": part.x.numpy()}
-    if waves:
-        kinds["denoised"] = encoder.denoise(part)
+    if predictor.predicts and predictor.front_end is None:
+        kinds["denoised"] = predictor.denoise(part)
     if part.clean is not None:
         kinds["clean"] = part.clean.numpy()
-    length = heard(shown.rate, part.x.shape[1], len(kinds))
-    labels = _label_names(part, torch.arange(len(few)), shown)
+    length = playable_length(shown.rate, part.x.shape[1], len(kinds))
+    labels = shown.label_names(part)
     sounds = []
     for number, row in enumerate(few.tolist()):
         # One gain for all versions, so that their loudness can be compared.
@@ -226,22 +204,15 @@ def _sounds(encoder: DenoisingEncoder, shown: Shown) -> list[Json]:
     return sounds
 
 
-def _label_names(part: Split, chosen: Tensor, shown: Shown) -> list[str] | None:
-    if part.y is None:
-        return None
-    numbers = part.y[chosen].tolist()
-    return [shown.classes[number] if number < len(shown.classes) else str(number) for number in numbers]
-
-
 def _rounded(values: Tensor) -> list[float | None]:
     return [round(value, 3) if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _spread(n: int, count: int) -> Tensor:
-    """Evenly spread numbers below n, `count` at most."""
+    """Return at most `count` evenly spread numbers below n."""
     return torch.arange(n) if n <= count else torch.linspace(0, n - 1, count).round().long()
 
 
-def share_sheets(looked: dict[str, Pixels], budget: int) -> dict[str, Sheets]:
-    """Pack the pictures of all runs, those on the same data once."""
-    return {key: pack(pictures, budget // max(1, len(looked))) for key, pictures in looked.items()}
+def share_sheets(pictures: dict[str, Pixels], budget: int) -> dict[str, Sheets]:
+    """Pack the pictures of all runs; those on the same data are packed once."""
+    return {key: pack(one, budget // max(1, len(pictures))) for key, one in pictures.items()}
