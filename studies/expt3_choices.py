@@ -20,9 +20,8 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from dcs import evaluation, models, objectives, training
-from dcs.data import LogMel
-from dcs.experiments._audio import BATCH_SIZE, NETWORKS
-from dcs.experiments._sounds import RATE, load_sounds
+from dcs.data import CATALOGUE, LogMel, Source
+from dcs.experiments.expt3 import BATCH_SIZE, NETWORKS
 from dcs.masking import AmplitudeNeighbors
 
 FOLD, WIDTH = 4, 192
@@ -54,7 +53,7 @@ class Shifted(objectives.DenoisingCosine):
     """dCS of spectrograms that are shifted in time, round and round, each batch by chance."""
 
     def compute(self, model: Callable[[Tensor], Tensor], batch: objectives.Batch) -> Tensor:
-        """Shift, and go on as before."""
+        """Shift the batch, and compute the loss."""
         by = int(torch.randint(batch.x.shape[1], (), generator=batch.generator))
         return super().compute(model, batch._replace(x=batch.x.roll(by, 1)))
 
@@ -63,7 +62,8 @@ def run(name: str, root: str | None) -> dict[str, Any]:
     """One line of the results: accuracies before and after training, by read-out."""
     torch.set_num_threads(1)
     start, choice = time.perf_counter(), CHOICES[name]
-    found, _ = load_sounds(FOLD, root, LogMel(RATE, standardise=choice.standardise))
+    recordings = Source.of("esc50", root=root, fold=FOLD).load(resident=False)
+    found, _ = LogMel(CATALOGUE["esc50"].rate, standardise=choice.standardise).apply(recordings)
     options = {**NETWORKS["quick"], **choice.network}
     network = models.build("vit", found.shape, WIDTH, seed=0, **options)
 

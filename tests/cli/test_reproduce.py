@@ -1,18 +1,15 @@
-"""How far an experiment is, on a terminal and elsewhere."""
+"""Progress of an experiment, on a terminal and elsewhere."""
 
 import os
 import pty
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dcs import experiments
-from dcs.cli._trials import TrialProgress
-
-DCS = Path(sys.executable).with_name("dcs")
+from dcs.cli.reproduce import TrialProgress
+from tests.helpers import DCS
 
 
 def trials():
@@ -26,7 +23,7 @@ def taken_down(out, trial, epochs):
 
 
 def shown(progress):
-    progress._look()
+    progress.set(progress.measure())
     (task,) = progress.bar.tasks
     return task.completed / task.total, task.description
 

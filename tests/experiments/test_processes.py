@@ -4,17 +4,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from filelock import FileLock, Timeout
 
 from dcs import experiments
-from dcs.experiments import _runner, _trial
+from dcs.experiments import runner
+from dcs.experiments import trial as trial_module
+from dcs.runs import Run, Stopped
 from dcs.training import CheckpointWarning, RunError
+from tests.helpers import DCS
 
-DCS = Path(sys.executable).with_name("dcs")
 SMALL = {"preset": "smoke", "protocols": ["linear"], "trials": 1, "epochs": 2}
 
 
@@ -71,7 +72,7 @@ def stop(process):
 
 def test_sigterm_ends_all_processes_and_says_how_to_go_on(two_at_work):
     process, folders = two_at_work
-    assert "dcs: stopped after 0 of 5 trials: the same command goes on" in stop(process)
+    assert "dcs: stopped after 0 of 5 trials: run the same command to resume" in stop(process)
     assert until(lambda: not any(map(in_use, folders)), 2)
 
 
@@ -106,13 +107,13 @@ def test_a_restart_waits_for_a_training_that_is_just_ending(tmp_path):
 
 
 def test_a_trial_that_another_process_has_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(_trial, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(trial_module, "WAIT_SECONDS", 0.1)
     trials = experiments.plan("expt0", **SMALL, methods=["mse"])
     mse = next(trial for trial in trials if trial.method == "mse")
     (tmp_path / "runs" / mse.name).mkdir(parents=True)
     with (
         FileLock(tmp_path / "runs" / mse.name / ".lock"),
-        pytest.raises(experiments.TrialsFailed, match="in use by another process, which has this trial"),
+        pytest.raises(experiments.TrialsFailed, match="in use by another process, which runs this trial"),
     ):
         experiments.carry_out(trials, tmp_path)
     done = {experiments.key_of(line) for line in experiments.read_results(tmp_path)}
@@ -130,7 +131,7 @@ def test_a_trial_that_fails_does_not_keep_the_others_from_running(tmp_path, jobs
     assert {"mse", "untrained", "oracle"} == done
     assert "pca (both), linear, trial 0: failed: n_components=10 must be between" in result.stderr
     summary = result.stderr.rpartition("dcs: ")[2]
-    assert summary.startswith("1 of the trials failed; the same command tries them again:\n  n_components=10")
+    assert summary.startswith("1 of the trials failed; the same command runs them again:\n  n_components=10")
     assert summary.rstrip().endswith(": digits-0.3-pca-train5-0epochs-0")
     assert "Traceback" not in result.stderr
     assert "| mse | " in result.stdout  # the table of what there is
@@ -143,7 +144,7 @@ def test_what_no_one_can_mend_is_told_with_its_place(tmp_path, monkeypatch):
             raise KeyError("surprise")
         raise ValueError
 
-    monkeypatch.setattr(_runner, "run", broken)
+    monkeypatch.setattr(runner, "run_trial", broken)
     trials = experiments.plan("expt0", **SMALL, methods=["mse"])
     told = {}
     with pytest.raises(experiments.TrialsFailed) as caught:
@@ -158,26 +159,26 @@ def test_what_no_one_can_mend_is_told_with_its_place(tmp_path, monkeypatch):
 
 
 def test_a_process_that_the_system_ends_is_told_of(tmp_path, monkeypatch):
-    calls = (_runner.delayed(_runner.os._exit)(1) for _ in range(2))
-    with pytest.raises(RunError, match="often for want of memory: the same command goes on"):
-        list(_runner._side_by_side(calls, 2, "loky"))
+    calls = (runner.delayed(runner.os._exit)(1) for _ in range(2))
+    with pytest.raises(RunError, match="often for lack of memory: run the same command to resume"):
+        list(runner._side_by_side(calls, 2, "loky"))
 
 
 def test_another_number_of_processes_goes_on_with_what_is_there(tmp_path, monkeypatch):
     """And with it another number of threads, of which a warning tells, for it changes the last digits."""
     (trial,) = [t for t in experiments.plan("expt0", **SMALL, methods=["mse"]) if t.method == "mse"]
     steps = []
-    after_step = _trial.training.Run.after_step
+    after_step = Run.after_step
 
     def stopping(self, state):
         steps.append(1)
         return after_step(self, state) or len(steps) == 3
 
-    monkeypatch.setattr(_trial.training.Run, "after_step", stopping)
-    with pytest.raises(_trial.training.Stopped):
-        _runner.run(trial, tmp_path)
+    monkeypatch.setattr(Run, "after_step", stopping)
+    with pytest.raises(Stopped):
+        experiments.run_trial(trial, tmp_path)
     threads = torch.get_num_threads() + 1
-    with pytest.warns(CheckpointWarning, match="not end with the very weights"):
-        line = _runner.run(trial, tmp_path, threads=threads)
+    with pytest.warns(CheckpointWarning, match="will not be bit-identical"):
+        line = experiments.run_trial(trial, tmp_path, threads=threads)
     assert len(steps) == 2 * 4  # none was done twice
     assert line["settings"]["training"]["threads"] == threads

@@ -28,7 +28,7 @@ def check_figures(trials: Iterable[Trial]) -> None:
     Args:
         trials: Trials that are finished, and those that will be.
     """
-    _pair(trials)
+    pair(trials)
     require("matplotlib.figure", "figures", "drawing")
     require("umap", "clustering", "figure 2")
 
@@ -41,7 +41,7 @@ def draw_figures(out: Path, root: str | None = None) -> list[Path]:
         root: Folder of the data sets.
     """
     figure = require("matplotlib.figure", "figures", "drawing").Figure
-    cosine, dcs = _pair(map(key_of, read_results(out)))
+    cosine, dcs = pair(map(key_of, read_results(out)))
     found = load_data(cosine, root)
     predictors = {trial.method: _predictor(trial, out) for trial in (cosine, dcs)}
     title = f"{dcs.dataset}, σ = {dcs.noise:g}, dcs ({dcs.variant}), "
@@ -84,7 +84,7 @@ def _images(figure: Any, predictors: dict[str, runs.Predictor], split: Any, titl
     return drawn
 
 
-def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
+def pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
     """Return the first trial of cosine and of dCS, preferably with the paper's noise and trained longest."""
     grey = [name for name, entry in CATALOGUE.items() if len(entry.shape) == 2 and entry.shape[0] > 2]
     there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear" and t.dataset in grey]

@@ -2,22 +2,17 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
 from dcs import experiments
-from dcs.experiments import _audio, _runner, _sounds
-from dcs.training import Stopped
+from dcs.data import Dataset, LogMel, Source, Split
+from dcs.experiments import expt3
+from dcs.runs import Run, Stopped, load
+from tests.helpers import dcs
 from tests.official_files import write_esc50
-
-
-def dcs(*arguments):
-    command = [sys.executable, "-m", "dcs", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def test_the_papers_amount():
@@ -26,11 +21,13 @@ def test_the_papers_amount():
     assert {(t.dataset, t.fold, t.train_size, t.protocol, t.scale) for t in trials} == {
         ("esc50", 5, 1600, "linear", "paper")
     }
-    assert {t.epochs for t in trials if t.method in _audio.METHODS} == {4000}
-    assert {t.epochs for t in trials if t.method not in _audio.METHODS} == {0}
-    config = _audio._config(next(t for t in trials if t.method == "dcs"), {"rate": 44_100}, None)
+    assert {t.epochs for t in trials if t.method in expt3.EXPT3.methods} == {4000}
+    assert {t.epochs for t in trials if t.method not in expt3.EXPT3.methods} == {0}
+    recordings = Dataset("esc50", Split(torch.zeros(2, 220_500)), rate=44_100)
+    config = experiments.make_config(next(t for t in trials if t.method == "dcs"), recordings)
     assert (config.batch_size, config.optimizer, config.learning_rate) == (64, "adam", 1e-3)
-    assert config.masking == {"rho": 0.3, "delta": 2}
+    assert config.masking == {"kind": "amplitude", "axis": -2, "rho": 0.3, "delta": 2}
+    assert config.front_end == {"rate": 44_100}
 
 
 def test_folds_and_variants():
@@ -72,11 +69,13 @@ def test_wrong_plans_are_refused(options, words):
 
 
 def test_tones_are_fixed_folded_and_where_they_should_be():
-    (ds, mel), (again, _) = _sounds.make_tones(5), _sounds.make_tones(5)
+    def tones(fold):
+        return LogMel(8000).apply(Source.of("tones", fold=fold).load())
+
+    (ds, mel), (again, _) = tones(5), tones(5)
     assert torch.equal(ds.train.x, again.train.x)
     assert (len(ds.train), len(ds.test), len(ds.classes)) == (240, 60, 6)
-    other = _sounds.make_tones(2)[0]
-    assert set(other.test.names) <= set(ds.train.names)
+    assert set(tones(2)[0].test.names) <= set(ds.train.names)
     assert torch.bincount(ds.test.y).tolist() == [10] * 6
     decibels = mel.undo(ds.train.x)
     peaks = torch.stack([decibels[ds.train.y == pitch].mean((0, 1)).argmax() for pitch in range(6)])
@@ -85,7 +84,7 @@ def test_tones_are_fixed_folded_and_where_they_should_be():
 
 def test_statistics_by_hand():
     x = torch.randn(3, 7, 4, generator=torch.Generator().manual_seed(0))
-    found = _audio.statistics(x)
+    found = expt3.statistics(x)
     for sample, row in zip(x, found, strict=True):
         for band in range(4):
             values = sample[:, band].tolist()
@@ -115,25 +114,39 @@ def test_smoke_has_every_row_and_is_better_than_chance(smoke):
     lines = experiments.read_results(out)
     assert all(line["metrics"]["step_seconds"] > 0 for line in lines if line["epochs"])
     dcs_line = next(line for line in lines if line["method"] == "dcs")
-    assert "AmplitudeNeighbors(rho=0.3, delta=2" in dcs_line["settings"]["training"]["made_of"]
+    view = dcs_line["settings"]["objective"]["view"]
+    assert (view["class"], view["rho"], view["delta"], view["axis"]) == ("AmplitudeNeighbors", 0.3, 2, -2)
     again = dcs("reproduce", "expt3", "--preset", "smoke", "--out", out)
     assert ", 0 of them to run here" in again.stderr
 
 
+def test_a_run_is_scored_by_evaluate_as_its_trial_was(smoke):
+    """From recordings, of which the run makes spectrograms as in training."""
+    out, _ = smoke
+    line = next(line for line in experiments.read_results(out) if line["method"] == "n2v")
+    folder = out / experiments.RUNS / experiments.key_of(line).name
+    record = load(folder).record
+    assert (record.source.data, record.source.fold, record.shape) == ("tones", 5, (4000,))
+    assert record.training.front_end == {"rate": 8000}
+    result = dcs("evaluate", folder, "--protocol", "linear", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["score"] == line["score"]
+
+
 def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     (trial,) = [t for t in experiments.plan("expt3", "smoke", methods=["dcs"], epochs=4) if t.method == "dcs"]
-    whole = _runner.run(trial, tmp_path / "whole")
+    whole = experiments.run_trial(trial, tmp_path / "whole")
     steps = []
-    after_step = _runner._audio.training.Run.after_step
+    after_step = Run.after_step
 
     def stopping(self, state):
         steps.append(1)
         return after_step(self, state) or len(steps) == 6
 
-    monkeypatch.setattr(_runner._audio.training.Run, "after_step", stopping)
+    monkeypatch.setattr(Run, "after_step", stopping)
     with pytest.raises(Stopped):
-        _runner.run(trial, tmp_path / "stopped")
-    resumed = _runner.run(trial, tmp_path / "stopped")
+        experiments.run_trial(trial, tmp_path / "stopped")
+    resumed = experiments.run_trial(trial, tmp_path / "stopped")
     assert len(steps) == 4 * math.ceil(240 / 64)
     assert resumed["score"] == whole["score"]
 
@@ -153,10 +166,8 @@ def test_files_like_esc50_in_both_variants(tmp_path):
     )
     experiments.carry_out(trials, tmp_path / "out", root=str(tmp_path / "data"))
     lines = experiments.read_results(tmp_path / "out")
-    made = {
-        line["variant"]: line["settings"]["training"]["made_of"] for line in lines if line["method"] == "dcs"
-    }
-    assert "variant='paper'" in made["paper"]
+    made = {line["variant"]: line["settings"]["objective"] for line in lines if line["method"] == "dcs"}
+    assert (made["paper"]["variant"], made["default"]["variant"]) == ("paper", "default")
     assert {line["fold"] for line in lines} == {1, 2, 3, 4, 5}
     assert all(math.isfinite(line["score"]) for line in lines)
 
@@ -205,6 +216,6 @@ def test_options_of_the_command(tmp_path):
     assert sorted(set(folds)) == [1, 2, 3, 4, 5]
     wrong = dcs("reproduce", "expt3", "--fold", "last", "--out", tmp_path / "x")
     assert wrong.returncode == 2
-    assert "is not folds" in wrong.stderr
+    assert "is not a list of folds" in wrong.stderr
     wrong = dcs("reproduce", "expt1", "--fold", "3", "--out", tmp_path / "x")
     assert (wrong.returncode, wrong.stderr.strip()) == (1, "dcs: folds are for expt3: expt1 has none")

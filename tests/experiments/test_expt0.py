@@ -1,4 +1,4 @@
-"""Expt0 and Expt1: which trials they are made of, that these survive being killed, and their tables."""
+"""Expt0 and Expt1: their trials, which survive being killed, and their tables."""
 
 import csv
 import io
@@ -9,10 +9,8 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,14 +18,10 @@ from filelock import FileLock
 from scipy.stats import t, ttest_ind
 
 from dcs import experiments
-from dcs.experiments import _autoencoding, _figures, _runner, _trial
+from dcs.experiments import figures, runner
+from dcs.runs import Run, Stopped
 from dcs.training import RunError
-
-DCS = Path(sys.executable).with_name("dcs")
-
-
-def dcs(*arguments, **options):
-    return subprocess.run([DCS, *map(str, arguments)], capture_output=True, text=True, timeout=600, **options)
+from tests.helpers import DCS, dcs
 
 
 def test_the_papers_amount():
@@ -36,7 +30,7 @@ def test_the_papers_amount():
         per = {"linear": 10, "clustering": 20}
         places = 5 if name == "expt0" else 4
         assert len(trials) == sum(per.values()) * places * rows
-        assert {t.epochs for t in trials if t.method in _autoencoding.TRAINED} == {800}
+        assert {t.epochs for t in trials if t.epochs} == {800}
     sizes = {t.protocol: t.train_size for t in experiments.plan("expt0", "paper")}
     assert sizes == {"linear": 60_000, "clustering": 70_000}
     assert {t.noise for t in experiments.plan("expt0", "paper")} == {0.01, 0.1, 0.3, 0.5, 0.7}
@@ -91,9 +85,9 @@ def test_subsets_and_variants():
         ({"trials": 0}, "trials must be at least 1"),
         ({"experiment": "expt1", "noises": [0.3]}, "noises are for expt0"),
         ({"experiment": "expt1", "methods": ["sure"]}, "methods must be one of mse, cosine, n2v, dcs"),
-        ({"methods": []}, "methods is empty: name some of mse"),
-        ({"datasets": []}, "datasets is empty: name some of mnist"),
-        ({"protocols": []}, "protocols is empty: name some of linear, clustering"),
+        ({"methods": []}, "methods is empty: give some of mse"),
+        ({"datasets": []}, "datasets is empty: give some of mnist"),
+        ({"protocols": []}, "protocols is empty: give some of linear, clustering"),
         ({"variants": ["papers"]}, "variants must be one of default, paper"),
     ],
 )
@@ -158,7 +152,7 @@ def test_figures_have_their_panels_and_say_what_they_are_of(smoke, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("umap")
     drawn = {}
-    monkeypatch.setattr(_figures, "_write", lambda figure, path: drawn.update({path.name: figure}) or [])
+    monkeypatch.setattr(figures, "_write", lambda figure, path: drawn.update({path.name: figure}) or [])
     experiments.draw_figures(smoke[0])
     maps, images = drawn["figure2"], drawn["figure3"]
     assert [axes.get_title() for axes in maps.axes] == ["cosine", "dcs"]
@@ -173,7 +167,7 @@ def test_figures_have_their_panels_and_say_what_they_are_of(smoke, monkeypatch):
 def test_merged_shards_without_encoders_say_what_to_copy(smoke, tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "results-1-of-1.jsonl").write_bytes((smoke[0] / "results.jsonl").read_bytes())
-    with pytest.raises(RunError, match=r"is not there: copy runs/digits-0.3-cosine-\S+ from where"):
+    with pytest.raises(RunError, match=r"is missing: copy runs/digits-0.3-cosine-\S+ from where"):
         experiments.draw_figures(tmp_path)
 
 
@@ -208,33 +202,30 @@ def test_figures_that_cannot_be_drawn_are_refused_before_anything_runs(tmp_path,
 
 
 def test_results_say_what_was_used(smoke):
-    """The masks and their share, the oracle's objective, and the seeds of noise and choice."""
+    """The masks and their share, the oracle's objective, the noise and the subset."""
     lines = experiments.read_results(smoke[0])
     used = {(line["method"], line["protocol"]): line["settings"] for line in lines}
-    assert "Noise2Void(masker=BlindSpot(rho=0.3" in used["n2v", "linear"]["training"]["made_of"]
-    oracle = used["oracle", "linear"]["training"]
-    assert oracle["objective"] == "oracle"
-    assert re.match(r"CosineOracle\( \(masker\): ChosenViews\(sigma=0(\.\d+)?, ", oracle["made_of"])
+    n2v = used["n2v", "linear"]["objective"]
+    assert (n2v["class"], n2v["view"]["class"], n2v["view"]["rho"]) == ("Noise2Void", "BlindSpot", 0.3)
+    oracle = used["oracle", "linear"]
+    assert (oracle["training"]["objective"], oracle["objective"]["class"]) == ("custom", "CosineOracle")
     for method in ("dcs", "oracle"):
-        settings = used[method, "linear"]["training"]
-        assert ("ChosenViews(sigma=0," in settings["made_of"]) == (
-            settings.get("views") == "entries are masked by BlindSpot(rho=0.3)"
-        )
-    assert all(settings["data"]["noise_seed"] == 0 for settings in used.values())
-    assert all("randperm with seed 0" in settings["data"]["subset"] for settings in used.values())
+        assert used[method, "linear"]["objective"]["view"]["kind"] == "split"
+        assert used[method, "linear"]["objective"]["view"]["sigma"] == pytest.approx(0.3, abs=0.1)
+    for (_, protocol), settings in used.items():
+        data = settings["data"]
+        assert (data["noise"], data["seed"], data["subset"]) == ("gaussian:0.3", 0, 1024)
+        assert data["part"] == {"linear": "train", "clustering": "all"}[protocol]
+    assert all("objective" not in used[method, "linear"] for method in ("pca", "untrained"))
 
 
 @pytest.mark.filterwarnings("ignore:the features have collapsed")
 def test_the_oracle_follows_the_variant(tmp_path):
     planned = experiments.plan("expt0", **SMALL, methods=["dcs"], variants=["paper"])
-    made = {
-        trial.method: _runner.run(trial, tmp_path)["settings"]["training"]["made_of"]
-        for trial in planned
-        if trial.method in ("dcs", "oracle")
-    }
-    masks = "BlindSpot(rho=0.1, radius=1, ndim=2"
-    assert masks in made["dcs"]
-    assert masks in made["oracle"]
+    for trial in planned:
+        if trial.method in ("dcs", "oracle"):
+            view = experiments.run_trial(trial, tmp_path)["settings"]["objective"]["view"]
+            assert (view["class"], view["rho"], view["radius"], view["ndim"]) == ("BlindSpot", 0.1, 1, 2)
 
 
 def test_figures_need_their_trials(tmp_path):
@@ -281,7 +272,7 @@ def test_a_signal_stops_it_without_a_traceback(tmp_path, jobs):
     os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "the same command goes on" in said
+    assert "run the same command to resume" in said
     assert "Traceback" not in said
     if jobs == 1:  # several are ended at once, and go on from a checkpoint of the last minute
         assert list(tmp_path.glob("out/runs/*/checkpoint/*.pt"))
@@ -292,21 +283,23 @@ def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
     (trial,) = [
         t for t in experiments.plan("expt0", **SMALL | {"epochs": 6}, methods=["dcs"]) if t.method == "dcs"
     ]
-    whole = _runner.run(trial, tmp_path / "whole")
+    whole = experiments.run_trial(trial, tmp_path / "whole")
     steps = []
-    after_step = _trial.training.Run.after_step
+    after_step = Run.after_step
 
     def stopping(self, state):
         steps.append(1)
         return after_step(self, state) or len(steps) == 12
 
-    monkeypatch.setattr(_trial.training.Run, "after_step", stopping)
-    with pytest.raises(_trial.training.Stopped):
-        _runner.run(trial, tmp_path / "stopped")
-    resumed = _runner.run(trial, tmp_path / "stopped")
+    monkeypatch.setattr(Run, "after_step", stopping)
+    with pytest.raises(Stopped):
+        experiments.run_trial(trial, tmp_path / "stopped")
+    resumed = experiments.run_trial(trial, tmp_path / "stopped")
     assert len(steps) == 6 * 4
     assert resumed["score"] == whole["score"]
-    read_back = _runner.run(trial, tmp_path / "stopped")  # the encoder is there, and not trained again
+    read_back = experiments.run_trial(
+        trial, tmp_path / "stopped"
+    )  # the encoder is there, and not trained again
     assert len(steps) == 6 * 4
     assert read_back["score"] == whole["score"]
 
@@ -314,20 +307,20 @@ def test_a_training_that_was_stopped_goes_on(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:the features have collapsed")
 def test_an_encoder_that_is_there_must_be_the_one_that_is_asked_for(tmp_path, monkeypatch):
     (trial,) = [t for t in experiments.plan("expt0", **SMALL, methods=["mse"]) if t.method == "mse"]
-    one = _runner.run(trial, tmp_path, threads=1)
-    again = _runner.run(trial, tmp_path, threads=torch.get_num_threads() + 1)
+    one = experiments.run_trial(trial, tmp_path, threads=1)
+    again = experiments.run_trial(trial, tmp_path, threads=torch.get_num_threads() + 1)
     assert again["settings"]["training"] == one["settings"]["training"]  # those it was trained with
     (folder,) = tmp_path.iterdir()
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
     with pytest.raises(RunError, match="is damaged, its checksum differs"):
-        _runner.run(trial, tmp_path)
+        experiments.run_trial(trial, tmp_path)
     described = json.loads((folder / "config.json").read_text())
     described["training"]["learning_rate"] = 0.5
     (folder / "config.json").write_text(json.dumps(described))
     with pytest.raises(RunError, match=r"finished with other settings \(learning_rate was 0.5, is now 0.001"):
-        _runner.run(trial, tmp_path)
+        experiments.run_trial(trial, tmp_path)
 
 
 def write_pendigits(root, first=0):
@@ -347,25 +340,25 @@ def test_an_encoder_of_other_data_is_not_taken_for_this_ones(tmp_path):
         if t.method == "mse"
     ]
     one, other = (write_pendigits(tmp_path / name, first) for name, first in (("a", 0), ("b", 30)))
-    line = _runner.run(trial, tmp_path / "out", one)
+    line = experiments.run_trial(trial, tmp_path / "out", one)
     assert line["settings"]["training"]["threads"] == torch.get_num_threads()
     assert line["settings"]["training"]["versions"]["torch"] == torch.__version__
     moved = shutil.copytree(one, tmp_path / "moved")
-    assert _runner.run(trial, tmp_path / "out", str(moved))["score"] == line["score"]
+    assert experiments.run_trial(trial, tmp_path / "out", str(moved))["score"] == line["score"]
     with pytest.raises(RunError, match="finished with other settings"):
-        _runner.run(trial, tmp_path / "out", other)
+        experiments.run_trial(trial, tmp_path / "out", other)
 
 
 def test_n2v_masks_by_the_letter_in_the_papers_variant(tmp_path):
     trials = experiments.plan("expt0", **SMALL | {"epochs": 1}, methods=["n2v"], variants=["paper"])
     (trial,) = [t for t in trials if t.method == "n2v"]
-    assert "BlindSpot(rho=0.1, " in (made := _runner.run(trial, tmp_path)["settings"]["training"]["made_of"])
-    assert "min_masked=0" in made
+    view = experiments.run_trial(trial, tmp_path)["settings"]["objective"]["view"]
+    assert (view["class"], view["rho"], view["min_masked"]) == ("BlindSpot", 0.1, 0)
 
 
 def test_figures_are_of_the_longest_training():
     trials = [t for n in (2, 40, 7) for t in experiments.plan("expt0", "smoke", epochs=n)]
-    assert [trial.epochs for trial in _figures._pair(trials)] == [40, 40]
+    assert [trial.epochs for trial in figures.pair(trials)] == [40, 40]
 
 
 @pytest.mark.filterwarnings("ignore:the features have collapsed")
@@ -373,13 +366,11 @@ def test_a_training_that_was_stopped_after_its_last_step_has_a_result(tmp_path, 
     (trial,) = [
         t for t in experiments.plan("expt0", **SMALL | {"epochs": 1}, methods=["mse"]) if t.method == "mse"
     ]
-    after_step = _trial.training.Run.after_step
-    monkeypatch.setattr(
-        _trial.training.Run, "after_step", lambda self, state: after_step(self, state) or self.step == 4
-    )
-    with pytest.raises(_trial.training.Stopped):
-        _runner.run(trial, tmp_path)
-    line = _runner.run(trial, tmp_path)
+    after_step = Run.after_step
+    monkeypatch.setattr(Run, "after_step", lambda self, state: after_step(self, state) or self.step == 4)
+    with pytest.raises(Stopped):
+        experiments.run_trial(trial, tmp_path)
+    line = experiments.run_trial(trial, tmp_path)
     assert "step_seconds" not in line["metrics"]  # which nobody measured
     assert line["score"] > 0
 
@@ -421,10 +412,11 @@ def test_ray(tmp_path):
         ray.shutdown()
 
 
-def test_a_directory_in_use_is_left_alone(tmp_path):
+def test_a_directory_in_use_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "WAIT_SECONDS", 0.1)
     trials = experiments.plan("expt0", **SMALL, methods=["mse"])
     with (
-        _runner._locked(tmp_path / "results.jsonl"),
+        FileLock(tmp_path / ".results.jsonl.lock"),
         pytest.raises(RunError, match="being written by another"),
     ):
         experiments.carry_out(trials, tmp_path)
@@ -432,34 +424,51 @@ def test_a_directory_in_use_is_left_alone(tmp_path):
 
 def test_a_file_in_place_of_the_directory_is_named(tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(RunError, match="mine is a file: name a directory"):
+    with pytest.raises(RunError, match="mine is a file: give a directory"):
         experiments.carry_out(experiments.plan("expt0", **SMALL), tmp_path / "mine")
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        ({"score": math.nan}, "score is nan"),
-        ({"score": "80"}, "score is '80'"),
-        ({"epochs": "1"}, "epochs is '1'"),
+        ({"score": math.nan}, "score: input should be a finite number, got nan"),
+        ({"score": "80"}, "score: input should be a valid number, got '80'"),
+        ({"epochs": "1"}, "epochs: input should be a valid integer, got '1'"),
         ({"method": "magic"}, "method must be one of mse"),
         ({"variant": "other"}, "variant must be one of default, paper, both"),
         ({"protocol": "knn"}, "protocol must be one of linear, clustering"),
         ({"experiment": "expt9"}, "experiment must be one of expt0"),
-        ({"experiment": None}, "of no experiment: dcs evaluate writes such"),
+        ({"experiment": None}, "experiment is null: dcs evaluate writes such"),
     ],
 )
 def test_damaged_results_are_named(tmp_path, damage, words):
     (line,) = results(mse=[80.0])
     (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line | damage) + "\n")
-    with pytest.raises(RunError, match=f"results.jsonl, line 2, is no result .*{re.escape(words)}"):
+    with pytest.raises(RunError, match=f"results.jsonl, line 2, is not a result .*{re.escape(words)}"):
         experiments.read_results(tmp_path)
 
 
-def test_results_that_are_no_text_are_named(tmp_path):
-    (tmp_path / "results.jsonl").write_bytes(b'{"experiment": "\xff"}\n')
-    with pytest.raises(RunError, match=r"results.jsonl, line 1, is no result"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"experiment": "\xff"}', "decode byte 0xff"),
+        (b"[" * 100_000 + b"]" * 100_000, "recursion"),
+        (b'{"score": 1', "delimiter"),
+        (b"[1, 2]", "must be an object with named fields"),
+        (b"{}", "experiment must be given; dataset must be given"),
+    ],
+)
+def test_lines_that_are_no_results_are_named(tmp_path, text, words):
+    (line,) = results(mse=[80.0])
+    (tmp_path / "results.jsonl").write_bytes(json.dumps(line).encode() + b"\n" + text + b"\n")
+    with pytest.raises(RunError, match=f"results.jsonl, line 2, is not a result .*{words}"):
         experiments.read_results(tmp_path)
+
+
+def test_a_deeply_nested_last_line_is_not_whole(tmp_path):
+    (line,) = results(mse=[80.0])
+    (tmp_path / "results.jsonl").write_bytes(json.dumps(line).encode() + b"\n" + b"[" * 100_000)
+    assert experiments.read_results(tmp_path) == [line]
 
 
 def test_a_last_line_without_an_end_counts_if_it_is_whole(tmp_path):
@@ -604,14 +613,24 @@ def test_what_is_printed_alike_is_marked_alike():
 def test_results_of_different_settings_are_told_of():
     lines = results(mse=[80.0, 81.0], dcs_default=[82.0, 83.0, 84.0])
     for line in lines:
-        sigma = 0.5 + line["trial"] / 1e4
-        made_of = f"DenoisingCosine(masker=ChosenViews(sigma={sigma}, alpha=1.5))"
-        line["settings"] = {"training": {"seed": line["trial"], "threads": 1, "made_of": made_of}}
+        view = {"kind": "split", "sigma": 0.5 + line["trial"] / 1e4, "alpha": 1.5}  # as it was estimated
+        objective = {"class": "DenoisingCosine", "view": view}
+        line["settings"] = {"training": {"seed": line["trial"], "threads": 1}, "objective": objective}
     (table,) = experiments.tables(lines)
     assert "should not mix" not in experiments.as_markdown(table)
-    lines[-1]["settings"]["training"]["made_of"] = "DenoisingCosine(masker=BlindSpot(rho=0.3))"
+    lines[-1]["settings"]["objective"] = {"class": "DenoisingCosine", "view": {"kind": "blind_spot"}}
     (table,) = experiments.tables(lines)
     assert "; dcs (default): of different settings or versions, which" in experiments.as_markdown(table)
+
+
+def test_results_of_version_0_1_are_compared_by_their_settings():
+    lines = results(dcs_default=[82.0, 83.0])
+    for line in lines:
+        made_of = f"DenoisingCosine(masker=ChosenViews(sigma={0.5 + line['trial'] / 1e4}, alpha=1.5))"
+        line["settings"] = {"training": {"seed": line["trial"], "made_of": made_of}}
+    assert "should not mix" not in experiments.as_markdown(*experiments.tables(lines))
+    lines[-1]["settings"]["training"]["objective_options"] = {"power": 1}
+    assert "should not mix" in experiments.as_markdown(*experiments.tables(lines))
 
 
 @pytest.mark.parametrize(
@@ -683,7 +702,7 @@ def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
     write_pendigits(tmp_path)
     base = experiments.Trial("expt1", "pendigits", 0.0, "dcs", "default", "linear", 0, 1, 12)
     default, flat = (
-        _autoencoding.load(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")
+        experiments.load_data(base._replace(variant=v), str(tmp_path)).train.x for v in ("default", "paper")
     )
     assert tuple(default.shape) == (12, 2, 8)
     torch.testing.assert_close(flat[3] * 100, torch.arange(3.0, 19.0))
@@ -691,10 +710,10 @@ def test_pendigits_is_flat_in_the_papers_variant(tmp_path):
 
 def test_all_samples_are_one_for_clustering_and_the_subset_is_fixed():
     base = experiments.Trial("expt0", "digits", 0.3, "dcs", "default", "linear", 0, 1, 100)
-    linear, other = (_autoencoding.load(base._replace(trial=number), None) for number in (0, 1))
+    linear, other = (experiments.load_data(base._replace(trial=number)) for number in (0, 1))
     assert torch.equal(linear.train.x, other.train.x)
     assert (len(linear.train), len(linear.test)) == (100, 597)
-    clustering = _autoencoding.load(base._replace(protocol="clustering", train_size=1797), None)
+    clustering = experiments.load_data(base._replace(protocol="clustering", train_size=1797))
     assert len(clustering.train) == 1797
     assert clustering.train.clean is not None
 
