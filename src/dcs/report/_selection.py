@@ -102,9 +102,7 @@ def _compare(record: RunRecord, loaded: Dataset, data: PathLike | None) -> str:
     """Return a remark if data that was given is not the training data, or may not be."""
     name = loaded.name if data is None else os.fspath(data)
     if record.fingerprint is None:
-        unknown = (
-            f"The samples shown are those of {name}; it is not known whether they are the training data."
-        )
+        unknown = f"The samples shown are those of {name}, which may not be the training data."
         return "" if data is None else unknown
     if fingerprint(loaded.train.x) == record.fingerprint:
         return ""
