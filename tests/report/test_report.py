@@ -211,7 +211,7 @@ def test_text_from_data_stays_text(tmp_path):
 def test_any_text_comes_back_out_of_html_and_json(tmp_path_factory, name, remark):
     path = tmp_path_factory.mktemp("page") / "page.html"
     run = ReportedRun(name, Path("run"), RECORD, [{name: 1.0}], [], False, remarks=(remark,))
-    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8", newline="")
+    path.write_text(page_of([run], {}), encoding="utf-8", newline="")
     page, plain = Page(path), Page(ordinary_page(path))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
     assert page.heading == name
@@ -225,7 +225,7 @@ def test_any_text_comes_back_out_of_html_and_json(tmp_path_factory, name, remark
 def ordinary_page(beside):
     path = beside.with_name("plain.html")
     run = ReportedRun("plain", Path("run"), RECORD, [{"x": 1.0}], [], False, remarks=("plain",))
-    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8")
+    path.write_text(page_of([run], {}), encoding="utf-8")
     return path
 
 
