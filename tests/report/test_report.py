@@ -1,6 +1,7 @@
 """`dcs report` and `dcs.report.write`: what is on the page, and that text stays text."""
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -21,19 +22,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import dcs
-from dcs import data, experiments, models, report
-from dcs.cli.evaluate import PROTOCOLS
-from dcs.objectives import NAMES, ChosenViews
+from dcs import data, evaluation, experiments, models, objectives, report, runs
 from dcs.report import _layout, _pictures, _sounds
 from dcs.report._curves import thinned
 from dcs.report._descriptions import describe_network, describe_objective, describe_protocol
+from dcs.report._gallery import STRIP, shortened
 from dcs.report._page import page_of
 from dcs.report._pictures import Painter, find_painter
-from dcs.report._runs import Run
-from dcs.report._samples import STRIP, shortened
+from dcs.report._runs import ReportedRun
 from dcs.report._scores import ROWS
-from dcs.report._views import Views
-from dcs.training import RunError, checkpoint
+from dcs.training import RunError, TrainingConfig, checkpoint
 from tests.helpers import QUICK, inside
 
 pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")  # so few steps
@@ -43,6 +41,7 @@ HOSTILE = [
     "😀 <!-- \u2028 x",
     "</script><img src=x onerror=alert(1)>",
 ]
+RECORD = runs.RunRecord(shape=(2,), training=TrainingConfig())
 HOSTILE += ["a" * 5000 + "<b>" + "ü" * 4997]
 
 
@@ -211,8 +210,8 @@ def test_text_from_data_stays_text(tmp_path):
 @given(st.text(), st.text())
 def test_any_text_comes_back_out_of_html_and_json(tmp_path_factory, name, remark):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    run = Run(name, Path("run"), {"data": {}}, [{name: 1.0}], [], False, remarks=(remark,))
-    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8", newline="")
+    run = ReportedRun(name, Path("run"), RECORD, [{name: 1.0}], [], False, remarks=(remark,))
+    path.write_text(page_of([run], {}), encoding="utf-8", newline="")
     page, plain = Page(path), Page(ordinary_page(path))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
     assert page.heading == name
@@ -225,8 +224,8 @@ def test_any_text_comes_back_out_of_html_and_json(tmp_path_factory, name, remark
 
 def ordinary_page(beside):
     path = beside.with_name("plain.html")
-    run = Run("plain", Path("run"), {"data": {}}, [{"x": 1.0}], [], False, remarks=("plain",))
-    path.write_text(page_of([run], [None], [""], {}), encoding="utf-8")
+    run = ReportedRun("plain", Path("run"), RECORD, [{"x": 1.0}], [], False, remarks=("plain",))
+    path.write_text(page_of([run], {}), encoding="utf-8")
     return path
 
 
@@ -279,7 +278,7 @@ def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
     gone = inside("report", out, "--map", "pca")
     assert gone.returncode == 0
     assert "The data of this run could not be read" in gone.stderr
-    assert f"say where it is now: dcs report {out} --data PLACE" in Page(out / "report.html").words
+    assert f"give its new location: dcs report {out} --data PATH" in Page(out / "report.html").words
     (tmp_path / "y.txt").write_text("".join(f"kind {i % 3}\n" for i in range(80)))
     named = inside(
         *(
@@ -302,7 +301,7 @@ def test_data_that_is_gone_is_said_and_can_be_named(run, tmp_path):
     shown = Page(out / "report.html").data["runs"][0]["map"]
     assert shown["classes"] == ["kind 0", "kind 1", "kind 2"]
     assert shown["labels"] == [i % 3 for i in range(80)]
-    assert shown["about_snr"].startswith("as dCS estimates it")
+    assert shown["about_snr"].startswith("estimated by dCS")
     wrong = inside("report", out, "--data", tmp_path / "nowhere.npy")
     assert wrong.returncode == 1
     assert "nowhere.npy" in wrong.stderr
@@ -313,11 +312,13 @@ def test_a_saved_encoder_has_a_page_too(tmp_path):
     encoder = dcs.DenoisingEncoder(max_epochs=2, network_options={"hidden": (8,)}, random_state=0).fit(x)
     encoder.save(tmp_path / "saved")
     page = Page(report.write(tmp_path / "saved").path)
-    assert "does not say what it was trained on" in page.words
+    assert "does not record what it was trained on" in page.words
     np.save(tmp_path / "x.npy", x)
     written = report.write(tmp_path / "saved", data=tmp_path / "x.npy", map="pca")
-    assert written.runs[0]["points"] == 100
-    assert "whether it was trained on them is not known" in written.runs[0]["note"]
+    assert (written.runs[0]["points"], written.runs[0]["note"]) == (100, None)
+    old = changed(tmp_path / "saved", tmp_path / "old", fingerprint=None)  # as version 0.1 saved it
+    written = report.write(old, data=tmp_path / "x.npy", map="pca")
+    assert "x.npy, which may not be the training data" in written.runs[0]["note"]
 
 
 def test_of_more_samples_a_fixed_choice_is_shown_and_nothing_else_is_read(run, tmp_path, monkeypatch):
@@ -332,7 +333,7 @@ def test_of_more_samples_a_fixed_choice_is_shown_and_nothing_else_is_read(run, t
 
     samples = OnDisk(data.load("digits").train.x)
     loaded = data.Dataset("on disk", data.Split(samples))
-    monkeypatch.setattr("dcs.report._source.load_data", lambda *_: loaded)
+    monkeypatch.setattr(data.Source, "load", lambda _: loaded)
     written = report.write(run, tmp_path / "a.html", map="pca", points=50)
     shown = Page(written.path).data["runs"][0]["map"]
     assert (len(shown["rows"]), shown["of"], shown["part"]) == (50, 1200, "train")
@@ -370,9 +371,9 @@ def test_a_self_supervised_run_has_a_map_and_a_note_in_place_of_denoising(views,
     assert len(other["strips"]["names"]) == STRIP
     assert page.words.count("there is nothing to denoise with") == 1
     assert [a["data-run"] for _, a in page.tags if a.get("class") == "strips"] == ["1"]
-    assert "each image is randomly cropped and recoloured twice" in page.words
-    assert "; combined with dcs: " in page.words
-    assert "A ResNet with 18 layers (resnet18) learned 512 features per sample" in page.words
+    assert objectives.parse("simsiam-dcs").summary in page.words
+    network = "The network resnet18 (ResNet-18 for small images, with a decoder)"
+    assert f"{network} learned 512 features per sample" in page.words
     assert own["map"]["features"] == 512
 
 
@@ -391,8 +392,7 @@ def changed(run, folder, **changes):
 def as_before_its_end(folder):
     """Take out of config.json what is added when training ends."""
     config = json.loads((folder / "config.json").read_text())
-    for name in ("sha256", "made_of", "largest", "scale"):
-        config.pop(name, None)
+    config |= {"learned": None, "sha256": {}}
     (folder / "config.json").write_text(json.dumps(config))
     return config
 
@@ -401,30 +401,35 @@ def words_of(folder, **options):
     return Page(report.write(folder, **{"map": "pca", "points": 20, **options}).path).words
 
 
-SPLIT, MASKED = "each sample is split into two noisier versions", "some values of each sample are masked, and"
+SPLIT, MASKED = "Each sample is split into two noisier versions", "Some values of each sample are masked, and"
+BLIND_SPOT = {"class": "BlindSpot", "rho": 0.3, "radius": 1}
 
 
 @pytest.mark.parametrize(
-    ("made_of", "said"),
+    ("view", "shown"),
     [
-        ("DenoisingCosine(masker=ChosenViews(sigma=0.31234, alpha=1.5), floor=0.2)", SPLIT),
-        ("DenoisingCosine(masker=GaussianSplit(sigma of shape (3,), alpha=1.5), floor=0.2)", SPLIT),
-        ("DenoisingCosine(masker=ChosenViews(sigma=0, alpha=1.5), floor=0.2)", MASKED),
-        ("DenoisingCosine(masker=BlindSpot(rho=0.3), floor=0.2)", MASKED),
+        ({"kind": "split", "sigma": 0.31234, "alpha": 1.5, "chosen": True}, SPLIT),
+        ({"kind": "split", "sigma": [0.1, 0.2, 0.3], "alpha": 1.5}, SPLIT),
+        ({"kind": "blind_spot", "rho": 0.3, "chosen": True}, MASKED),
+        (BLIND_SPOT, MASKED),
+        (None, MASKED),
+        ({"kind": "automatic"}, None),
+        ({"class": "SomethingElse"}, None),
     ],
 )
-def test_what_was_made_of_samples_is_what_is_said(run, tmp_path, made_of, said):
-    words = words_of(changed(run, tmp_path / "run", made_of=made_of))
-    assert [text for text in (SPLIT, MASKED) if text in words] == [said]
+def test_the_views_that_were_used_are_described(run, tmp_path, view, shown):
+    used = json.loads((run / "config.json").read_text())["learned"]["objective"]
+    words = words_of(changed(run, tmp_path / "run", learned={"objective": {**used, "view": view}}))
+    assert [text for text in (SPLIT, MASKED) if text in words] == ([shown] if shown else [])
     found = "The split uses a noise level of σ = 0.312, estimated from the data"
-    assert (found in words) == ("0.31234" in made_of)
+    assert (found in words) == (view is not None and view.get("sigma") == 0.31234)
     # k is that of the view that is compared with, which has more noise than the sample.
     k = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["k"]
-    where = "the noisier versions of the samples" if said == SPLIT else "the samples"
+    where = "the noisier versions of the samples" if shown == SPLIT else "the samples"
     assert f"For {where}, k is about {k:.2f} (1: no noise" in words
 
 
-def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
+def test_the_views_of_a_saved_encoder_are_described(tmp_path):
     x = data.load("digits", noise=("gaussian", 0.3)).train.x[:300].numpy()
     np.save(tmp_path / "x.npy", x)
     for name, options in {"chosen": {}, "masked": {"masking": {"rho": 0.3}}}.items():
@@ -432,10 +437,9 @@ def test_an_encoder_tells_itself_what_it_made_of_samples(tmp_path):
             max_epochs=1, network_options={"hidden": (8,)}, random_state=0, **options
         ).fit(x)
         encoder.save(tmp_path / name)
-        masker = encoder.objective_.masker
-        said = SPLIT if isinstance(masker, ChosenViews) and masker.splits else MASKED
-        assert said in words_of(tmp_path / name, data=tmp_path / "x.npy")
-    assert said == MASKED
+        shown = SPLIT if getattr(encoder.objective_.masker, "splits", False) else MASKED
+        assert shown in words_of(tmp_path / name, data=tmp_path / "x.npy")
+    assert shown == MASKED
 
 
 SCALE = "(0: the same for all samples, 1: all directions)"
@@ -460,7 +464,7 @@ def test_a_run_has_collapsed_by_one_rule_and_never_early(
         for e in range(epochs)
     )
     files = {"metrics.jsonl": lines} | ({} if finished else {"model.safetensors": None})
-    folder = changed(run, tmp_path / "run", files=files, data={"samples": samples})
+    folder = changed(run, tmp_path / "run", files=files, samples=samples)
     if not finished:
         as_before_its_end(folder)
     words = words_of(folder)
@@ -474,7 +478,7 @@ def test_damaged_lines_are_named_and_cost_nothing_else(run, tmp_path):
     folder = changed(run, tmp_path / "run", files={"metrics.jsonl": content})
     made = inside("report", folder, "--map", "pca")
     assert made.returncode == 0, made.stderr
-    assert "metrics.jsonl, line 2, is damaged and was left out" in made.stderr
+    assert "metrics.jsonl, line 2, is damaged and was skipped" in made.stderr
     page = Page(folder / "report.html")
     assert page.words.count("metrics.jsonl, line 2, is damaged") == 1
     assert page.words.count("is damaged") == 1  # the last line was just being written
@@ -489,7 +493,7 @@ def test_damaged_lines_are_named_and_cost_nothing_else(run, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*has no checkpoint")
-def test_the_command_that_goes_on_works(tmp_path):
+def test_the_command_that_resumes_works(tmp_path):
     out = tmp_path / "a run"
     arguments = ("--noise", "gaussian:0.3", "--data-seed", 3, "--out", out, "--epochs", 4, *QUICK)
     assert inside("fit", "digits", *arguments).returncode == 0
@@ -507,7 +511,7 @@ def test_the_command_that_goes_on_works(tmp_path):
     went_on = inside(*shlex.split(command)[1:])
     assert went_on.returncode == 0, went_on.stderr
     again = json.loads((out / "config.json").read_text())
-    assert again["data"] == config["data"]
+    assert (again["source"], again["fingerprint"]) == (config["source"], config["fingerprint"])
     assert again["training"] == config["training"]
 
 
@@ -536,7 +540,7 @@ def test_data_of_another_shape_is_refused_with_what_can_be_done(run, tmp_path):
 
 def test_few_things_are_counted_in_words_that_fit(run, tmp_path):
     line = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[0]
-    folder = changed(run, tmp_path / "one", files={"metrics.jsonl": line}, data={"samples": 1})
+    folder = changed(run, tmp_path / "one", files={"metrics.jsonl": line}, samples=1)
     words = words_of(folder)
     assert f"The loss was {json.loads(line)['loss']:.4g} in the only epoch." in words
     assert "from 1 sample of" in words
@@ -577,25 +581,51 @@ def test_equal_results_are_marked_alike_and_marks_are_explained(experiment, tmp_
     assert "oracle (trained with the clean samples, which no method has)" in page.words
 
 
-def test_there_are_words_for_every_objective_and_row():
+def test_every_part_and_row_is_described():
     assert all(name in ROWS for one in experiments.EXPERIMENTS.values() for name in one.orientation)
-    assert all(describe_objective(name, None) for name in NAMES if not name.endswith("oracle"))
-    assert all(describe_network(name) != "network" for name in models.REGISTRY)
-    assert all(describe_protocol(name) for name in PROTOCOLS)
+    assert all(objectives.parse(name).summary in describe_objective(name) for name in objectives.names())
+    assert all(entry.summary.rstrip(".") in describe_network(name) for name, entry in models.NETWORKS.items())
+    assert all(describe_protocol(name) == entry.summary for name, entry in evaluation.PROTOCOLS.items())
+    assert describe_protocol("theirs") == describe_objective("custom") == ""
 
 
-def test_a_part_of_ones_own_has_a_page_too(run, tmp_path):
-    own = changed(run, tmp_path / "own", training={"objective": "mine", "network": "ours"}, made_of=None)
-    line = json.loads((run / "results.jsonl").read_text().splitlines()[0])
-    (own / "results.jsonl").write_text(
-        json.dumps({**line, "protocol": "theirs", "metrics": {"f1": 0.5}}) + "\n"
-    )
-    (own / "model.safetensors").unlink()
-    words = words_of(own)
-    assert "A network (ours) learned 10 features per sample" in words
-    assert "The objective was mine. " in words
+def test_a_registered_part_appears_with_its_own_summary(run, tmp_path):
+    class Mine(objectives.MSE):
+        """Compare as I like."""
+
+    def ours(shape, n_components=10, *, width=8):
+        """Build our network"""
+        return models.build("mlp", shape, n_components, hidden=[width])
+
+    registries = {
+        "objectives.OBJECTIVES": (objectives.OBJECTIVES, "mine", Mine),
+        "models.NETWORKS": (models.NETWORKS, "ours", ours),
+        "evaluation.PROTOCOLS": (evaluation.PROTOCOLS, "theirs", lambda material: None),
+    }
+    with contextlib.ExitStack() as stack:
+        for registry, name, part in registries.values():
+            stack.enter_context(mock.patch.dict(registry._entries))
+            registry.register(name, summary="Their score" if name == "theirs" else "")(part)
+        training = {"objective": "mine", "network": "ours", "network_options": {}}
+        own = changed(run, tmp_path / "own", training=training, learned={"objective": None})
+        line = json.loads((run / "results.jsonl").read_text().splitlines()[0])
+        scored = {**line, "protocol": "theirs", "metrics": {"f1": 0.5}}
+        (own / "results.jsonl").write_text(json.dumps(scored) + "\n")
+        (own / "model.safetensors").unlink()
+        words = words_of(own)
+    assert "The network ours (Build our network) learned 10 features per sample" in words
+    assert "The objective was mine. Compare as I like." in words
     assert f"theirs {line['score']:.2f}" in words
+    assert "theirs : Their score." in words
     assert "f1 0.5" in words
+
+
+def test_parts_that_were_given_as_objects_are_called_custom(run, tmp_path):
+    training = {"objective": "custom", "network": "custom", "network_options": {}}
+    words = words_of(changed(run, tmp_path / "own", training=training, learned={"objective": None}))
+    assert "A custom network learned 10 features per sample" in words
+    assert "The objective was custom. " in words
+    assert "The network of this run could not be read" in words
 
 
 @pytest.fixture(scope="module")
@@ -637,45 +667,79 @@ def test_a_training_of_an_experiment_knows_its_trial(experiment):
     assert page.data["runs"][0]["strips"]["rows"] == ["noisy", "denoised", "clean"]
 
 
-def test_what_an_experiment_made_of_samples_is_kept(experiment, tmp_path):
+def test_the_views_of_an_experiment_are_recorded(experiment, tmp_path):
     one = experiment / "runs" / "digits-0.3-dcs-default-train128-1epochs-0"
-    made_of = json.loads((one / "config.json").read_text())["made_of"]
-    assert "ChosenViews(sigma=0.3" in made_of
+    record = runs.read_record(one)
+    view = record.learned.objective["view"]
+    assert (view["kind"], view["chosen"]) == ("split", True)
+    assert 0.3 <= view["sigma"] < 0.4
     assert SPLIT in words_of(one)
-    masker = dcs.load(one).objective_.masker
-    assert masker.splits
-    lines = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
-    wanted = {experiments.key_of(line): line["settings"]["training"].get("made_of") for line in lines}
+    assert dcs.load(one).objective_.masker.splits
+    wanted = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
     (experiment / "results.jsonl").rename(tmp_path / "results.jsonl")
-    try:  # what is trained already is read: the results are the same
-        experiments.carry_out(list(wanted), experiment)
+    try:  # finished runs are loaded: the results are the same
+        experiments.carry_out([experiments.key_of(line) for line in wanted], experiment)
         again = [json.loads(line) for line in (experiment / "results.jsonl").read_text().splitlines()]
     finally:
         (tmp_path / "results.jsonl").replace(experiment / "results.jsonl")
-    found = {experiments.key_of(line): line["settings"]["training"].get("made_of") for line in again}
-    named = [key for key in wanted if key.method in ("mse", "dcs")]
-    assert [found[key] for key in named] == [wanted[key] for key in named]
+    found = {experiments.key_of(line): (line["score"], line["settings"]) for line in again}
+    assert found == {experiments.key_of(line): (line["score"], line["settings"]) for line in wanted}
     for folder in (experiment / "runs").iterdir():  # also the oracle, which no settings can name
         assert dcs.load(folder).shape_ == (8, 8)
-    shutil.copytree(one, tmp_path / "old")  # as written before views were kept
+    shutil.copytree(one, tmp_path / "old")  # as written before views were recorded
     (tmp_path / "old" / "objective.safetensors").unlink()
     config = json.loads((one / "config.json").read_text())
-    del config["made_of"], config["sha256"]["objective.safetensors"]
+    config["learned"]["objective"] = None
+    del config["sha256"]["objective.safetensors"]
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
     words = words_of(tmp_path / "old")
     assert SPLIT not in words
     assert MASKED not in words
-    assert "two versions of each sample are made with independent noise" in words
+    assert objectives.parse("dcs").summary in words
+
+
+def test_every_trial_of_an_experiment_has_its_samples(experiment):
+    written = report.write(sorted((experiment / "runs").iterdir()), map="pca", points=30)
+    assert {(one["points"], one["note"]) for one in written.runs} == {(30, None)}
+    part = report.write(next((experiment / "runs").iterdir()), map="pca", part="train")
+    assert part.runs[0]["samples"] == 128  # those it was trained on
+
+
+def test_a_run_of_version_0_1_has_its_samples(run, tmp_path):
+    config = json.loads((run / "config.json").read_text())
+    source, learned = config["source"], config["learned"]
+    described = {"source": source["data"], "noise": "gaussian:0.3", "seed": 3, "samples": config["samples"]}
+    old = {
+        "data": {**described, "fingerprint": config["fingerprint"]},
+        "made_of": "DenoisingCosine(masker=ChosenViews(sigma=0.3, alpha=1.5))",
+        "shape": config["shape"],
+        "training": config["training"],
+        "scale": learned["scale"],
+        "largest": learned["largest"],
+        "versions": config["versions"],
+        "sha256": config["sha256"],
+    }
+    shutil.copytree(run, tmp_path / "old")
+    (tmp_path / "old" / "config.json").write_text(json.dumps(old))
+    shown = report.write(tmp_path / "old", map="pca")
+    assert (shown.runs[0]["points"], shown.runs[0]["note"]) == (597, None)
+    page = Page(shown.path)
+    assert SPLIT in page.words  # from objective.safetensors
+    assert "of digits with added noise (gaussian:0.3)" in page.words
+    trial = {"source": "digits", "root": None, "noise": 0.3, "part": "train", "samples": 1200}
+    old |= {"data": trial, "method": "dcs", "variant": "default"}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(old))
+    assert report.write(tmp_path / "old", map="pca").runs[0]["points"] == 597
 
 
 def test_other_data_than_that_of_the_training_is_said(run, tmp_path):
     x = data.load("digits").train.x.numpy()
     np.save(tmp_path / "other.npy", x[:50])
     written = report.write(run, tmp_path / "a.html", data=tmp_path / "other.npy", map="pca")
-    said = f"Shown are samples of {tmp_path / 'other.npy'}, which are not those that it was trained on."
-    assert written.runs[0]["note"] == said
+    remark = f"The samples shown are those of {tmp_path / 'other.npy'}, which is not the training data."
+    assert written.runs[0]["note"] == remark
     page = Page(written.path)
-    assert page.words.count(said) == 2  # of the samples, and of the map
+    assert page.words.count(remark) == 2  # for the samples, and for the map
     assert len(page.data["runs"][0]["map"]["x"]) == 50
     np.save(tmp_path / "same.npy", x)
     same = report.write(run, tmp_path / "a.html", data=tmp_path / "same.npy", map="pca")
@@ -696,7 +760,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(run, tmp_path):
     checkpoint.save(mkdir(folder / "checkpoint"), 3, {}, {}, keep=1)
     words = words_of(folder)
     assert "--data-seed=3 resumes it." in words
-    assert words.count("The run has no network yet, only checkpoints to go on from") == 2
+    assert words.count("The run has no network yet, only checkpoints to resume from") == 2
     (folder / "metrics.jsonl").unlink()
     assert "No epoch is complete yet. If it was interrupted, dcs fit digits" in words_of(folder)
 
@@ -714,12 +778,17 @@ def test_words_are_explained_and_plain(page):
     assert "accuracy on the training samples of the classifier, %: " in page.words
 
 
-def test_noise_in_normalised_images_is_said_to_be_there():
-    split = Views(split=True, sigma=0.441)
-    assert describe_objective("dcs", split).endswith("estimated from the data")
-    assert describe_objective("simsiam-dcs", split).endswith(
-        "estimated from the images after colour normalisation"
-    )
+def test_noise_levels_of_normalised_images_are_described_as_such():
+    split = {"view": {"kind": "split", "sigma": 0.441, "alpha": 1.5, "chosen": True}}
+    assert describe_objective("dcs", split).endswith("estimated from the data.")
+    for normalised, data_ in ((True, "the images after colour normalisation."), (False, "the data.")):
+        described = {"augment": "Views()", "view": None, "regulariser": split, "normalised": normalised}
+        assert describe_objective("simsiam-dcs", described).endswith(f"estimated from {data_}")
+    masked = {"augment": "Views()", "view": BLIND_SPOT, "regulariser": None, "normalised": True}
+    assert describe_objective("simsiam+bsm", masked) == objectives.parse("simsiam+bsm").summary
+    scale = "The overall brightness or loudness of a prediction does not count"
+    assert scale in describe_objective("dcs", split)
+    assert scale not in describe_objective("n2v", {"view": BLIND_SPOT})
 
 
 def test_recordings_can_be_seen_and_heard(tmp_path):
@@ -763,7 +832,7 @@ def test_a_report_is_replaced_and_nothing_else_is(run, tmp_path):
     out.write_text("<p>mine")
     refused = inside("report", run, "--out", out, "--map", "pca", "--points", 30)
     assert refused.returncode == 1
-    assert "is no report: name another, or pass --overwrite" in refused.stderr
+    assert "is not a report: give another file, or pass --overwrite" in refused.stderr
     assert out.read_text() == "<p>mine"
     assert inside("report", run, "--out", out, "--map", "pca", "--points", 30, "--overwrite").returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
@@ -784,11 +853,11 @@ def test_open_shows_the_page(run, tmp_path):
         ({"runs": []}, ValueError, "runs is empty"),
         ({"runs": 3}, TypeError, "runs must be a path or a list of paths"),
         ({"runs": [None]}, TypeError, "runs must be"),
-        ({"runs": "nowhere"}, RunError, "nowhere is no directory"),
+        ({"runs": "nowhere"}, RunError, "nowhere is not a directory"),
         ({"out": 3}, TypeError, "out must be a path"),
         ({"out": "."}, ValueError, "out must be a file"),
         ({"out": "nowhere/a.html"}, ValueError, "does not exist"),
-        ({"out": "page.txt"}, ValueError, "page.txt is no name for a page: let it end in .html"),
+        ({"out": "page.txt"}, ValueError, "out must end in .html, got page.txt"),
         ({"data": 3}, TypeError, "data must be a path"),
         ({"labels": 3}, TypeError, "labels must be a path"),
         ({"labels": "missing.npy"}, OSError, "missing.npy"),
@@ -811,19 +880,17 @@ def test_directories_that_are_no_runs_are_refused(tmp_path):
     with pytest.raises(RunError, match="holds no run"):
         report.write(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(RunError, match=re.escape("config.json cannot be used")):
+    with pytest.raises(RunError, match=re.escape("config.json is damaged")):
         report.write(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(RunError, match="no settings by name"):
+    with pytest.raises(RunError, match="is not the record of a run"):
         report.write(tmp_path)
 
 
 def test_a_network_that_diverged_is_said(run, tmp_path):
-    with mock.patch(
-        "dcs.DenoisingEncoder.denoise", lambda _, part: np.full(part.x.shape, np.nan, np.float32)
-    ):
+    with mock.patch("dcs.runs.Predictor.denoise", lambda _, part: np.full(part.x.shape, np.nan, np.float32)):
         written = report.write(run, tmp_path / "a.html", map="pca")
-    assert "the network has diverged" in written.runs[0]["note"]
+    assert "training has diverged" in written.runs[0]["note"]
 
 
 def test_a_network_that_cannot_be_read_is_said(run, tmp_path):
@@ -980,7 +1047,7 @@ def test_clusters_are_found_and_numbered_by_size():
 
 def test_recordings_fit_into_the_page():
     for rate, length, kinds in ((44_100, 220_500, 2), (8_000, 100, 3), (192_000, 10**7, 1)):
-        count = _sounds.heard(rate, length, kinds)
+        count = _sounds.playable_length(rate, length, kinds)
         assert 0 < count <= length
         assert 2 * count * kinds * _sounds.RECORDINGS <= 1_200_000
     signal = np.sin(np.arange(100, dtype=np.float32))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -27,6 +27,7 @@ from dcs.noise import estimate_sigma, quiet_share
 from dcs.noise.level import as_images
 from dcs.objectives.views import MOST_QUIET
 
+Triple = tuple[float, float, float]
 _GROUPS = 4
 _T = 3.18  # Student's t for 95 % and that many groups
 _SAME = 1.2  # largest ratio of far to near residuals of noise
@@ -34,48 +35,26 @@ _SAME = 1.2  # largest ratio of far to near residuals of noise
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Measurements of the data.
+    """Measurements of the data."""
 
-    Args:
-        deviation: Standard deviation of all entries.
-        square: Mean square of all entries.
-        mean: Mean of all entries.
-        chen2015: Estimate of σ by `chen2015`; None if it is not applicable.
-        mad: Estimate of σ by `mad`.
-        quiet: `quiet_share` for the estimate by `chen2015`.
-        near: Residuals of predictions from all neighbours; None if samples are too small or too few.
-        far: Residuals of predictions from distant entries only.
-        near_levels: Levels of the near residuals in flat regions.
-        far_levels: Levels of the far residuals in flat regions.
-        by_position: Whether each position has its own prediction.
-        correlations: Correlations of the far residuals 1, 2 and 3 entries apart, at `compared_at`.
-        compared_at: Level of the far residuals at which they were compared.
-        is_noise: Whether that level is certainly noise: near and far residuals agree about its strength.
-        correlated: Whether there is noise, or texture, that neighbours share.
-        ends: For the smallest and for the largest value: the share of entries that have it, of those up to
-            σ/2 from it, and of the next value.
-        ordered: Whether entries have neighbours.
-        part: Part of the data that is, or may be, much noisier than the rest.
-    """
-
-    deviation: float
-    square: float
-    mean: float
-    chen2015: Estimate | None
-    mad: Estimate | None
-    quiet: float | None
-    near: Residuals | None
-    far: Residuals | None
-    near_levels: list[Level]
-    far_levels: list[Level]
-    by_position: bool
-    correlations: tuple[float, float, float]
-    compared_at: Level | None
-    is_noise: bool
-    correlated: bool
-    ends: tuple[tuple[float, float, float], tuple[float, float, float]]
-    ordered: bool = True
-    part: NoisyPart | None = None
+    deviation: float  # standard deviation of all entries
+    square: float  # mean square of all entries
+    mean: float  # mean of all entries
+    ends: tuple[Triple, Triple]  # what `_ends` counts at the smallest and at the largest value
+    ordered: bool = True  # whether entries have neighbours
+    chen2015: Estimate | None = None  # estimate of σ; None if it is not applicable
+    mad: Estimate | None = None  # estimate of σ; None if it is not applicable
+    quiet: float | None = None  # `quiet_share` for the estimate by chen2015
+    near: Residuals | None = None  # of predictions from all neighbours; None if samples are too few or small
+    far: Residuals | None = None  # of predictions from distant entries only
+    near_levels: list[Level] = field(default_factory=list)  # levels of the near residuals in flat regions
+    far_levels: list[Level] = field(default_factory=list)  # levels of the far residuals in flat regions
+    by_position: bool = False  # whether each position has its own prediction
+    correlations: Triple = (math.nan,) * 3  # of the far residuals 1, 2 and 3 entries apart, at `compared_at`
+    compared_at: Level | None = None  # level of the far residuals at which they were compared
+    is_noise: bool = False  # whether that level is certainly noise, as near and far residuals agree about it
+    correlated: bool = False  # whether there is noise, or texture, that neighbours share
+    part: NoisyPart | None = None  # part of the data that is, or may be, much noisier than the rest
 
     @property
     def levels(self) -> list[Level]:
@@ -214,8 +193,7 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
     """Measure data (n, ...)."""
     images = as_images(x, ndim)
     ndim = images.ndim - 2
-    entries = x.double()
-    deviation, mean = float(entries.std()), float(entries.mean())
+    deviation = float(x.double().std())
     chen = _estimate(x, lambda some: estimate_sigma(some, ndim=ndim))
     mad = _estimate(x, lambda some: estimate_sigma(some, "mad", ndim=ndim))
     quiet = None if chen is None or not chen.value > 0 else quiet_share(x, chen.value, ndim=ndim)
@@ -239,10 +217,9 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
             strong = compared_at.deviation > 0.12 * deviation and compared_at.kurtosis < 4
             shared = correlations[0] > 0.3
             correlated = strong and shared and not _is_white(near_levels, chen, mad, 0.05 * deviation)
-    found = Evidence(
-        deviation=deviation,
-        square=float(entries.square().mean()),
-        mean=mean,
+    found = replace(
+        gather_unordered(x, (chen.value if chen else 0.0) or deviation / 10),
+        ordered=True,
         chen2015=chen,
         mad=mad,
         quiet=quiet,
@@ -255,7 +232,6 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
         compared_at=compared_at,
         is_noise=is_noise,
         correlated=correlated,
-        ends=_ends(x, (chen.value if chen else 0.0) or deviation / 10),
     )
     return _with_part(images, found)
 
@@ -269,29 +245,18 @@ def _with_part(images: Tensor, found: Evidence) -> Evidence:
     part = find_noisy_part(tiles, found.near.value, found.near.predicted, flat, 0.05 * found.deviation, whole)
     if part is None or (part.by_brightness and found.is_uneven):  # the better explanation
         return found
+    found = replace(found, part=part)
     if not part.sure:
-        return replace(found, part=part)
-    is_noise = abs(part.correlations[0]) < 0.15
-    return replace(
-        found,
-        part=part,
-        correlations=part.correlations,
-        compared_at=part.at,
-        is_noise=is_noise,
-        correlated=False,
-    )
+        return found
+    is_noise, correlations = abs(part.correlations[0]) < 0.15, part.correlations
+    return replace(found, correlations=correlations, compared_at=part.at, is_noise=is_noise, correlated=False)
 
 
-def gather_unordered(x: Tensor) -> Evidence:
-    """Measure unordered columns, of which little can be known."""
-    nothing = (math.nan, math.nan, math.nan)
+def gather_unordered(x: Tensor, sigma: float | None = None) -> Evidence:
+    """Measure what does not depend on neighbours; `sigma` is the noise level, if it is known."""
     entries = x.double()
     deviation, square, mean = float(entries.std()), float(entries.square().mean()), float(entries.mean())
-    plain = Evidence(
-        *(deviation, square, mean, None, None, None, None, None, [], [], False, nothing, None, False, False),
-        _ends(x, deviation / 10),
-    )
-    return replace(plain, ordered=False)
+    return Evidence(deviation, square, mean, _ends(x, sigma or deviation / 10), ordered=False)
 
 
 def _where_to_compare(
@@ -336,8 +301,11 @@ def _estimate(x: Tensor, function: Callable[[Tensor], float]) -> Estimate | None
     return Estimate(value, max(0.0, value - _T * error), value + _T * error)
 
 
-def _ends(x: Tensor, sigma: float) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Count the entries at and near the smallest and the largest value."""
+def _ends(x: Tensor, sigma: float) -> tuple[Triple, Triple]:
+    """Return shares of the entries at the smallest value, up to σ/2 above it, and at the next value.
+
+    The second triple is the same for the largest value.
+    """
     found = []
     for values in (x.reshape(-1), -x.reshape(-1)):
         above = values - values.min()

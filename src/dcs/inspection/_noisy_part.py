@@ -24,23 +24,14 @@ _PERHAPS = (1.6, -0.35)
 
 
 class NoisyPart(NamedTuple):
-    """The noisier part of the data.
+    """The noisier part of the data."""
 
-    Args:
-        share: Share of all places that are in it.
-        at: Its residuals, as a level.
-        correlations: Correlations of its far residuals 1, 2 and 3 entries apart.
-        of_samples: Whether it consists of whole samples, not of a part of each; None if unknown.
-        sure: Whether it is certainly noise; otherwise it may be fine detail.
-        by_brightness: Whether it coincides with large, or with small values.
-    """
-
-    share: float
-    at: Level
-    correlations: tuple[float, float, float]
-    of_samples: bool | None
-    sure: bool
-    by_brightness: bool
+    share: float  # share of all places that are in it
+    at: Level  # its residuals, as a level
+    correlations: tuple[float, float, float]  # correlations of its far residuals 1, 2 and 3 entries apart
+    of_samples: bool | None  # whether it consists of whole samples, not of a part of each; None if unknown
+    sure: bool  # whether it is certainly noise; otherwise it may be fine detail
+    by_brightness: bool  # whether it coincides with large, or with small values
 
 
 def find_noisy_part(

@@ -203,23 +203,14 @@ def _pairs(value: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tens
 
 
 class NoiseSpread(NamedTuple):
-    """Standard deviations in flat regions, compared between samples or between positions.
+    """Standard deviations in flat regions, compared between samples or between positions."""
 
-    Args:
-        typical: That of the median sample, or of the noisiest cell of a grid.
-        least: That of the least noisy ones.
-        mean: Root mean square over all.
-        places: Number of flat places in each.
-        samples: Number of samples, or of cells, that are compared.
-        kurtosis: Excess kurtosis within each.
-    """
-
-    typical: float
-    least: float
-    mean: float
-    places: int
-    samples: int
-    kurtosis: float = 0.0
+    typical: float  # that of the median sample, or of the noisiest cell of a grid
+    least: float  # that of the least noisy ones
+    mean: float  # root mean square over all
+    places: int  # number of flat places in each
+    samples: int  # number of samples, or of cells, that are compared
+    kurtosis: float = 0.0  # excess kurtosis within each
 
 
 def spread_over_samples(residuals: Residuals) -> NoiseSpread | None:

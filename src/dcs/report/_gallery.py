@@ -1,6 +1,7 @@
 """What a page shows of the samples of a run: strips, a feature map, and recordings to listen to."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,6 @@ class Gallery(NamedTuple):
     map: Json
     sounds: list[Json]
     pictures: Pixels  # one per point of the map
-    key: str  # identifies the pictures
 
 
 def make_gallery(predictor: Predictor, shown: Selection, options: ReportOptions) -> Gallery:
@@ -55,8 +55,8 @@ def make_gallery(predictor: Predictor, shown: Selection, options: ReportOptions)
     features, pictures, snr = _stream(predictor, shown, painter)
     made = _map(features, snr, shown, options)
     made["about_snr"] = _about_snr(predictor, part)
-    key = hashlib.sha256(pictures.tobytes()).hexdigest()[:16]
-    return Gallery(strips, made, _sounds(predictor, shown), pictures, key)
+    made["sheets"] = hashlib.sha256(pictures.tobytes()).hexdigest()[:16]  # the key of the pictures
+    return Gallery(strips, made, _sounds(predictor, shown), pictures)
 
 
 def _strips(
@@ -213,6 +213,7 @@ def _spread(n: int, count: int) -> Tensor:
     return torch.arange(n) if n <= count else torch.linspace(0, n - 1, count).round().long()
 
 
-def share_sheets(pictures: dict[str, Pixels], budget: int) -> dict[str, Sheets]:
+def share_sheets(galleries: Iterable[Gallery], budget: int) -> dict[str, Sheets]:
     """Pack the pictures of all runs; those on the same data are packed once."""
+    pictures = {gallery.map["sheets"]: gallery.pictures for gallery in galleries}
     return {key: pack(one, budget // max(1, len(pictures))) for key, one in pictures.items()}

@@ -9,7 +9,6 @@ import dcs
 from dcs import models
 from dcs.report._curves import charts_of, lines_of, table_of
 from dcs.report._descriptions import describe_network, describe_objective, is_split
-from dcs.report._gallery import Gallery
 from dcs.report._pictures import Sheets
 from dcs.report._runs import ReportedRun
 from dcs.report._scores import newest, tables_of, trials_of
@@ -23,25 +22,18 @@ _LONGEST = 10_000  # characters of a setting
 Json = dict[str, Any]
 
 
-def page_of(
-    runs: list[ReportedRun], galleries: list[Gallery | None], notes: list[str], sheets: dict[str, Sheets]
-) -> str:
+def page_of(runs: list[ReportedRun], sheets: dict[str, Sheets]) -> str:
     """Return the page as text.
 
     Args:
         runs: Runs to show.
-        galleries: What is shown of the samples of each run; None if nothing can be.
-        notes: Remarks on the samples of each run, or the reason why they are not shown.
         sheets: Pictures of all maps, by their key.
     """
-    cards: list[Json] = [
-        {"number": number, "run": run, "note": note, **_described(run, gallery), **_shown(gallery)}
-        for number, (run, gallery, note) in enumerate(zip(runs, galleries, notes, strict=True))
-    ]
-    drawn = [
-        {"name": run.name, "lines": lines_of(run), "strips": card["strips"], "map": card["map"]}
-        for run, card in zip(runs, cards, strict=True)
-    ]
+    cards: list[Json] = [{"number": number, "run": run, **_described(run)} for number, run in enumerate(runs)]
+    drawn = []
+    for run in runs:
+        strips, map_ = (None, None) if run.gallery is None else (run.gallery.strips, run.gallery.map)
+        drawn.append({"name": run.name, "lines": lines_of(run), "strips": strips, "map": map_})
     return render(
         "report.html",
         generator=GENERATOR,
@@ -50,14 +42,14 @@ def page_of(
         title=", ".join(run.name for run in runs),
         cards=cards,
         measured=[card for card in cards if card["metrics"]],
-        playable=[card for card in cards if card["sounds"]],
+        playable=[card for card in cards if card["run"].gallery and card["run"].gallery.sounds],
         collapsed=COLLAPSED,
         data={"charts": charts_of(runs), "runs": drawn, "sheets": sheets},
     )
 
 
-def _described(run: ReportedRun, gallery: Gallery | None) -> Json:
-    """Return what is known from the directory of a run."""
+def _described(run: ReportedRun) -> Json:
+    """Return what the template shows of a run."""
     shown = {
         "metrics": table_of(run) if run.metrics else None,
         "scores": newest(run),
@@ -67,8 +59,8 @@ def _described(run: ReportedRun, gallery: Gallery | None) -> Json:
     if run.record is None:
         return shown
     source, training = run.record.source, run.record.training
-    features = training.n_components if gallery is None else gallery.map["features"]
-    if gallery is None and training.network in models.NETWORKS:
+    features = training.n_components if run.gallery is None else run.gallery.map["features"]
+    if run.gallery is None and training.network in models.NETWORKS:
         features = features if models.default_components(training.network) else None  # not of its own choice
     return {
         **shown,
@@ -87,21 +79,6 @@ def _described(run: ReportedRun, gallery: Gallery | None) -> Json:
         "settings": PageTable(
             f"Settings and versions of {run.name}", ["setting", "value"], _flat(run.record.plain())
         ),
-    }
-
-
-def _shown(gallery: Gallery | None) -> Json:
-    """Return what is known from the samples of a run."""
-    if gallery is None:
-        return dict.fromkeys(("labelled", "strips", "map", "sounds", "cosines"))
-    strips = gallery.strips or {}
-    return {
-        "labelled": gallery.map["labels"] is not None,
-        "strips": gallery.strips,
-        "map": {**gallery.map, "sheets": gallery.key},
-        "sounds": gallery.sounds,
-        "cosines": strips.get("mean_cosines"),
-        "compared": strips.get("compared"),
     }
 
 

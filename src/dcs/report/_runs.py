@@ -4,11 +4,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dcs import experiments
 from dcs.runs import CHECKPOINTS, CONFIG, METRICS, MODEL, RESULTS, RunRecord, read_record
 from dcs.training import RunError, checkpoint
+
+if TYPE_CHECKING:
+    from dcs.report._gallery import Gallery
 
 Line = dict[str, Any]
 
@@ -25,6 +28,8 @@ class ReportedRun(NamedTuple):
     shown_for: Path | None = None  # directory of the experiment that this training is an example of
     objective: Mapping[str, Any] | None = None  # description of the objective as it was used, if known
     remarks: tuple[str, ...] = ()  # on what could not be read
+    gallery: "Gallery | None" = None  # what is shown of its samples
+    note: str = ""  # on the samples, or why they are not shown
 
     @property
     def finished(self) -> bool:
@@ -71,10 +76,7 @@ def read_run(folder: Path) -> ReportedRun:
 def _read_training(folder: Path, name: str) -> ReportedRun:
     record = read_record(folder)
     measured, remarks = _read_lines(folder / METRICS)
-    metrics = [
-        {key: _finite(value) for key, value in line.items() if value is None or _is_number(value)}
-        for line in measured
-    ]
+    metrics = [{key: _finite(value) for key, value in line.items() if _is_number(value)} for line in measured]
     results = _read_trials(folder)
     of_experiment = bool(results)
     if not of_experiment:
@@ -129,7 +131,7 @@ def _find_example(folder: Path, results: list[Line]) -> Path | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _finite(value: Any) -> float | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from dcs._naming import argument
 from dcs.data import Dataset, Source, Split, fingerprint, read_labels
-from dcs.report._runs import ReportedRun
 from dcs.runs import RunRecord
 from dcs.training import RunError
 
@@ -56,9 +55,9 @@ class Selection(NamedTuple):
         return [self.classes[k] if k < len(self.classes) else str(k) for k in part.y.tolist()]
 
 
-def select(run: ReportedRun, record: RunRecord, options: ReportOptions) -> Selection:
+def select(folder: Path, record: RunRecord, options: ReportOptions) -> Selection:
     """Load the data of a run as it was read for training, and choose the samples to show."""
-    loaded = _load(run.folder, record, options)
+    loaded = _load(folder, record, options)
     remark = "" if options.data is None and options.root is None else _compare(record, loaded, options.data)
     splits = {"test": loaded.test, "train": loaded.train}
     if options.labels is not None:
@@ -102,9 +101,7 @@ def _compare(record: RunRecord, loaded: Dataset, data: PathLike | None) -> str:
     """Return a remark if data that was given is not the training data, or may not be."""
     name = loaded.name if data is None else os.fspath(data)
     if record.fingerprint is None:
-        unknown = (
-            f"The samples shown are those of {name}; it is not known whether they are the training data."
-        )
+        unknown = f"The samples shown are those of {name}, which may not be the training data."
         return "" if data is None else unknown
     if fingerprint(loaded.train.x) == record.fingerprint:
         return ""

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from dcs import runs as trained
 from dcs._checks import check_bool, check_choice, check_integer
 from dcs._naming import argument
-from dcs.report._gallery import Gallery, make_gallery, share_sheets
+from dcs.report._gallery import make_gallery, share_sheets
 from dcs.report._layout import MAPS
 from dcs.report._page import GENERATOR, page_of
-from dcs.report._pictures import Pixels
 from dcs.report._runs import ReportedRun, read_runs
 from dcs.report._selection import PathLike, ReportOptions, select
 from dcs.training import RunError
@@ -89,21 +88,11 @@ def write(
     found = read_runs(folders)
     _check_output(path, overwrite)
     options = ReportOptions(data, labels, root, part, map, points, clusters, seed)
-    galleries, notes = [], []
-    for number, run in enumerate(found):
-        predictor, note = _load(run)
-        gallery = None
-        if predictor is not None:
-            gallery, note = _show_samples(run, predictor, options)
-            if run.objective is None and predictor.objective is not None:  # written by version 0.1
-                found[number] = run._replace(objective=predictor.objective.describe())
-        galleries.append(gallery)
-        notes.append(note)
-    pictures: dict[str, Pixels] = {one.key: one.pictures for one in galleries if one is not None}
-    page = page_of(found, galleries, notes, share_sheets(pictures, _PICTURES)).encode()
+    found = [_with_samples(run, options) for run in found]
+    sheets = share_sheets([run.gallery for run in found if run.gallery is not None], _PICTURES)
+    page = page_of(found, sheets).encode()
     write_atomically(path.resolve(), page)  # a symbolic link is kept
-    shown = [_summarise(run, one, note) for run, one, note in zip(found, galleries, notes, strict=True)]
-    return Report(path, len(page), round(time.perf_counter() - start, 3), shown)
+    return Report(path, len(page), round(time.perf_counter() - start, 3), [_summarise(run) for run in found])
 
 
 def _folders(runs: object) -> list[Path]:
@@ -119,37 +108,32 @@ def _folders(runs: object) -> list[Path]:
     return list(unique.values())
 
 
-def _load(run: ReportedRun) -> tuple[trained.Predictor | None, str]:
-    """Return the trained network of a run; or None, and the reason."""
+def _with_samples(run: ReportedRun, options: ReportOptions) -> ReportedRun:
+    """Return a run with what is shown of its samples, or with a note why they cannot be shown."""
     if run.lost:
-        return None, f"The network of this run is missing: there is no {trained.MODEL}."
+        return run._replace(note=f"The network of this run is missing: there is no {trained.MODEL}.")
     if not run.finished:
         kept = ", only checkpoints to resume from" if run.saved else ""
-        return None, f"The run has no network yet{kept}: this section appears when training has finished."
+        note = f"The run has no network yet{kept}: this section appears when training has finished."
+        return run._replace(note=note)
     try:
-        return trained.load(run.folder, history=False), ""
+        predictor = trained.load(run.folder, history=False)
     except RunError as error:  # e.g. a damaged file
-        return None, f"The network of this run could not be read: {error}."
-
-
-def _show_samples(
-    run: ReportedRun, predictor: trained.Predictor, options: ReportOptions
-) -> tuple[Gallery | None, str]:
-    """Return what is shown of the samples of a run, with a remark; or None, and the reason."""
+        return run._replace(note=f"The network of this run could not be read: {error}.")
+    if run.objective is None and predictor.objective is not None:  # written by version 0.1
+        run = run._replace(objective=predictor.objective.describe())
     try:
-        shown = select(run, predictor.record, options)
+        shown = select(run.folder, predictor.record, options)
     except (ValueError, OSError, ImportError) as error:
         if options.data is not None or options.labels is not None or options.part is not None:
             raise  # whoever names the data wants to see it
         command = shlex.join(["dcs", "report", str(run.shown_for or run.folder), "--data"])
-        return None, (
-            f"The data of this run could not be read: {error}. If it has moved, give its new location: "
-            f"{command} PATH"
-        )
+        moved = f"If it has moved, give its new location: {command} PATH"
+        return run._replace(note=f"The data of this run could not be read: {error}. {moved}")
     try:
-        return make_gallery(predictor, shown, options), shown.remark
+        return run._replace(gallery=make_gallery(predictor, shown, options), note=shown.remark)
     except ValueError as error:  # the other runs still get their page
-        return None, f"There is nothing to show for this network: {error}."
+        return run._replace(note=f"There is nothing to show for this network: {error}.")
 
 
 def _check_output(path: Path, overwrite: bool) -> None:
@@ -169,16 +153,17 @@ def _check_output(path: Path, overwrite: bool) -> None:
         raise FileExistsError(f"{path} exists and is not a report: give another file, or pass {remedy}")
 
 
-def _summarise(run: ReportedRun, gallery: Gallery | None, note: str) -> dict[str, Any]:
+def _summarise(run: ReportedRun) -> dict[str, Any]:
+    shown = None if run.gallery is None else run.gallery.map
     return {
         "name": run.name,
         "folder": str(run.folder),
         "finished": run.finished,
         "epochs": len(run.metrics),
         "results": len(run.results),
-        "points": 0 if gallery is None else len(gallery.map["x"]),
-        "samples": None if gallery is None else gallery.map["of"],
-        "map": None if gallery is None else gallery.map["kind"],
-        "recordings": 0 if gallery is None else len(gallery.sounds),
-        "note": " ".join([*run.remarks, *([note] if note else [])]) or None,
+        "points": 0 if shown is None else len(shown["x"]),
+        "samples": None if shown is None else shown["of"],
+        "map": None if shown is None else shown["kind"],
+        "recordings": 0 if run.gallery is None else len(run.gallery.sounds),
+        "note": " ".join(filter(None, [*run.remarks, run.note])) or None,
     }
