@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from dcs._long_signals import cross_fade, cut
+from dcs._predicting import nearest, prediction_scale
 from torch import nn
 
 from dcs import DenoisingEncoder
-from dcs._long_signals import cross_fade, cut
-from dcs._predicting import nearest, prediction_scale
 from dcs.data import Split
 from dcs.objectives import MSE, SURE, DenoisingAutoencoder, DenoisingCosine, Noise2Void
 from dcs.training import make_objective, read_config, train
