@@ -20,10 +20,11 @@ def argument(name: str, value: object = None) -> str:
 
     Example:
         >>> argument("mixed", "crop"), argument("label")
-        ("mixed='crop'", 'label')
+        ('mixed="crop"', 'label')
     """
     if not _as_options.get():
-        return name if value is None else f"{name}={value!r}"
+        shown = f'"{value}"' if isinstance(value, str) else repr(value)
+        return name if value is None else f"{name}={shown}"
     option = f"--{name.replace('_', '-')}"
     if value is None or value is True:
         return option

@@ -327,14 +327,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         source = _source_of(X if split is None else split.x, "X")
         if isinstance(source, TorchDataset):
             x = self._stream(source)
-        elif isinstance(source, Tensor) or _ndim(source) > 2:
+        elif _ndim(source) > 2:
             x = data.load(_checked(source, "X"), resident=self.resident).train.x
         else:
+            array = source.numpy() if isinstance(source, Tensor) else source  # over the same memory
             array = validate_data(
-                self, source, reset=fitting, dtype="numeric", ensure_all_finite=_at_once(source)
+                self, array, reset=fitting, dtype="numeric", ensure_all_finite=_at_once(source)
             )
             x = data.load(array, resident=self.resident).train.x
-        if fitting and (isinstance(source, TorchDataset | Tensor) or len(x.shape) > 2):
+        if fitting and (isinstance(source, TorchDataset) or len(x.shape) > 2):
             self.n_features_in_ = math.prod(x.shape[1:])
             self.__dict__.pop("feature_names_in_", None)
         if not fitting and tuple(x.shape[1:]) != self.shape_:

@@ -222,15 +222,15 @@ def test_the_statistics_are_saved_with_an_encoder(tmp_path):
     assert again.score(x) == encoder.score(x)
     with pytest.raises(ValueError, match=r"X has 1500 features, but .* expecting 2000"):
         again.transform(x[:, :1500])
-    with pytest.raises(ValueError, match="denoise_signal needs an encoder that was fitted to waveforms"):
+    with pytest.raises(ValueError, match="denoise_signal needs a network that was trained on waveforms"):
         again.denoise_signal(x[0])
 
 
 @pytest.mark.parametrize(
     ("front_end", "says"),
     [
-        ({}, "front_end must name the rate"),
-        ({"rate": 8000, "mel": 3}, "front_end holds an unknown name: .*mel"),
+        ({}, "front_end must give the sampling rate"),
+        ({"rate": 8000, "mel": 3}, "unknown option 'front_end.mel' of front_end: did you mean 'mels'"),
         ({"rate": 8000, "mels": 500}, "front_end: mels must be fewer than 500"),
         ({"rate": 8000, "frame": 9000, "mels": 10}, "front_end: x has 2000 samples"),
         (3, "front_end"),

@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dcs import models
+from dcs._registry import named
 from dcs.data import LogMel, Samples, Source, Split, fingerprint
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
@@ -135,7 +136,8 @@ def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> See
     front_end = make_front_end(config)
     if front_end is None:
         return Seen(data.x, data.lengths, pair, None)
-    front_end = front_end.fit(data.x, data.lengths)
+    with named("front_end"):
+        front_end = front_end.fit(data.x, data.lengths)
     x = front_end.of(data.x, data.lengths)
     second = None if pair is None else front_end.of(pair, data.lengths)
     lengths = None if data.lengths is None else front_end.frames_of(data.lengths)
@@ -145,7 +147,8 @@ def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> See
 def see_shape(config: TrainingConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of what the network sees of samples of a shape."""
     front_end = make_front_end(config)
-    return shape if front_end is None else front_end.shape(*shape)
+    with named("front_end"):
+        return shape if front_end is None else front_end.shape(*shape)
 
 
 def estimate(data: Split, config: TrainingConfig) -> dict[str, float]:

@@ -191,7 +191,8 @@ def make_objective(config: TrainingConfig) -> objectives.Objective:
 
 def make_front_end(config: TrainingConfig) -> LogMel | None:
     """Make the front end of a configuration, if it has one."""
-    return None if config.front_end is None else LogMel(**config.front_end)
+    with named("front_end"):
+        return None if config.front_end is None else LogMel(**config.front_end)
 
 
 def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
