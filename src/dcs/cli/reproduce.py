@@ -16,35 +16,10 @@ from dcs.cli.options import AsJson, Root, words
 _SECONDS_OF_MEMORY = 900.0  # for the time left, as an epoch may take minutes
 
 
-class Name(StrEnum):
-    """The experiments."""
-
-    expt0 = "expt0"
-    expt1 = "expt1"
-    expt2 = "expt2"
-    expt3 = "expt3"
-
-
-class Preset(StrEnum):
-    """How much is run."""
-
-    smoke = "smoke"
-    quick = "quick"
-    paper = "paper"
-
-
-class Precision(StrEnum):
-    """Precision of trainings."""
-
-    no = "no"
-    bf16 = "bf16"
-
-
-class Backend(StrEnum):
-    """Where trials run in parallel."""
-
-    loky = "loky"
-    ray = "ray"
+Name = StrEnum("Name", ["expt0", "expt1", "expt2", "expt3"])
+Preset = StrEnum("Preset", ["smoke", "quick", "paper"])
+Precision = StrEnum("Precision", ["no", "bf16"])
+Backend = StrEnum("Backend", ["loky", "ray"])
 
 
 def reproduce(
