@@ -18,7 +18,7 @@ from dcs.inspection._advice import advise
 from dcs.inspection._evidence import gather
 from dcs.inspection._noisy_part import NoisyPart
 from dcs.inspection._reading import is_ordered
-from dcs.inspection._residuals import Level, levels, correlation_at, residuals
+from dcs.inspection._residuals import Level, correlation_at, levels, residuals
 from dcs.inspection._sigma import sigma_of
 from dcs.inspection._summary import summarise
 from dcs.inspection._verdicts import checks, state_of
