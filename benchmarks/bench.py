@@ -210,7 +210,7 @@ def trainings() -> Iterable[Ratio]:
 
         def loop(_: int, config: TrainingConfig = config) -> list[float]:
             clock = Clock()
-            train(models.build("mlp", (28, 28)), make_objective(config, (28, 28)), x, config, recorder=clock)
+            train(models.build("mlp", (28, 28)), make_objective(config), x, config, recorder=clock)
             return [end - start for start, end in pairwise(clock.times[1:])]  # the first one sets things up
 
         bare = bare_epoch(models.build("mlp", (28, 28)), x)
@@ -296,7 +296,7 @@ def against_skorch() -> Iterable[Ratio]:
         size = 784 if len(hidden) > 1 else 64
         x = np.random.default_rng(0).random((n, size), dtype=np.float32)
         config = read_config({"objective": "mse", "max_epochs": 3, "validation": 0.0, "device": "cpu"})
-        objective = make_objective(config, (size,))
+        objective = make_objective(config)
         net = NeuralNetRegressor(
             models.build("mlp", (size,), hidden=hidden),
             optimizer=torch.optim.Adam,
@@ -342,7 +342,6 @@ def spectrograms() -> Iterable[Ratio]:
 
 def sound_steps() -> Iterable[Ratio]:
     """What masking and the loss take of a training step of Expt3's transformer."""
-    keep_freed_memory()  # as the command does
     x = torch.randn(64, 440, 60, generator=torch.Generator().manual_seed(0))
     objective = DenoisingCosine(AmplitudeNeighbors(axis=-2))
     network = models.build("vit", (440, 60), 192)
@@ -368,6 +367,7 @@ def main() -> None:
     parser.add_argument("--peer", required=True, help="the Python of an environment with CAREamics")
     parser.add_argument("--only", help="groups to measure, such as steps,maskers; all without it")
     arguments = parser.parse_args()
+    keep_freed_memory()  # as the command does
     warnings.simplefilter("ignore", TrainingWarning)  # nothing can be learned from random numbers
     table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     for column in ("what", "ours, ms", "reference, ms", "ratio", "target", "holds"):

@@ -2,19 +2,18 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dcs import demo, objectives
+from dcs import demo, evaluation, masking, models, objectives
 from dcs import functional as F
 from dcs.data import CATALOGUE
 from dcs.training import TrainingConfig
+from tests.helpers import ROOT
 from tests.official_files import some_images, write_idx
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
@@ -32,7 +31,7 @@ def test_the_example_runs_as_printed():
 def test_the_commands_exist():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     commands = re.findall(r"\bmake ([a-z]+)", README)
-    assert {"demo", "test", "bench"} <= set(commands)
+    assert {"demo", "test"} <= set(commands)
     assert set(commands) <= set(targets)
     assert shlex.split((ROOT / ".ci" / "run").read_text().splitlines()[-1]) == ["make", "test"]
 
@@ -44,7 +43,11 @@ def test_the_table_has_the_rows_of_the_demo():
 
 def test_every_objective_is_in_the_table():
     printed = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
-    assert {name: cls.__name__ for name, cls in objectives.REGISTRY.items()} == dict(printed)
+    assert {
+        name: entry.factory.__name__
+        for name, entry in objectives.OBJECTIVES.items()
+        if entry.factory.predicts
+    } == dict(printed)
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
@@ -56,6 +59,14 @@ def test_links_lead_somewhere(page):
 
 def test_every_docs_page_is_linked_from_the_readme():
     assert all(f"docs/{page.name}" in README for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_page_of_parts_is_what_the_registries_say():
+    page = (ROOT / "docs" / "parts.md").read_text()
+    for registry in (objectives.OBJECTIVES, masking.VIEWS, models.NETWORKS, evaluation.PROTOCOLS):
+        assert registry.table() in page
+        for entry in registry.values():
+            assert entry.reference() in page
 
 
 def test_figures_of_the_weight_page():

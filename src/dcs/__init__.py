@@ -18,7 +18,7 @@ The parts, from the bottom up (each is imported when it is first used, so that `
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "DenoisingEncoder",
     "__version__",

@@ -1,5 +1,6 @@
 """How messages name arguments: as Python does, or as options where the command `dcs` runs."""
 
+import shlex
 from contextvars import ContextVar
 
 _as_options: ContextVar[bool] = ContextVar("as_options", default=False)
@@ -15,7 +16,7 @@ def argument(name: str, value: object = None) -> str:
 
     Args:
         name: Name of the argument in Python.
-        value: Value to suggest; True for a switch, None for none.
+        value: Value to suggest; True for a switch, False for "none", None to suggest none.
 
     Example:
         >>> argument("mixed", "crop"), argument("label")
@@ -24,4 +25,6 @@ def argument(name: str, value: object = None) -> str:
     if not _as_options.get():
         return name if value is None else f"{name}={value!r}"
     option = f"--{name.replace('_', '-')}"
-    return option if value is None or value is True else f"{option} {value}"
+    if value is None or value is True:
+        return option
+    return f"{option} {'none' if value is False else shlex.quote(str(value))}"

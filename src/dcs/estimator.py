@@ -4,6 +4,7 @@ import copy
 import math
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs import data, models, objectives, runs
 from dcs._checks import check_integer
+from dcs.augmentation import Views
 from dcs.training import CUSTOM, Facts, TrainingConfig, complete
 
 Array = NDArray[Any]
@@ -244,6 +246,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "objective_options has an augment of your own, whose normalise would be lost: normalise "
                 "images before fit, or use dcs.augmentation.Views"
             )
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        self.predictor_.name_features(names)
         runs.save(self.predictor_, Path(path).expanduser().absolute(), overwrite=overwrite)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -300,6 +304,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         for name in ("objective", "network"):
             if settings[name] is not None and not isinstance(settings[name], str):
                 settings[name] = CUSTOM
+        options = self.objective_options
+        if isinstance(options, dict) and isinstance(options.get("augment"), Views):
+            settings["objective_options"] = {**options, "augment": asdict(options["augment"])}
         return complete({**settings, "seed": _seed(self.random_state)}, facts)
 
     def _network(self, config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module | None:

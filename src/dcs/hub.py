@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dcs import models
 from dcs.augmentation import Views
 from dcs.export import parts_of
+from dcs.training import CUSTOM
 
 if TYPE_CHECKING:
     from dcs.estimator import DenoisingEncoder
@@ -59,7 +60,8 @@ class HubAutoencoder(
     def of(cls, encoder: "DenoisingEncoder") -> Self:
         """Make one of a fitted encoder: `encode` then gives what the encoder's `transform` gives."""
         network, _ = parts_of(encoder, getattr(encoder, "shape_", ()))
-        if not isinstance(encoder.network, str):
+        config = encoder.config_
+        if config.network == CUSTOM:
             raise ValueError(
                 "encoder must have a network of dcs.models, by its name: others cannot be written"
             )
@@ -70,7 +72,7 @@ class HubAutoencoder(
         elif hasattr(augment, "normalise"):
             raise ValueError("encoder must normalise by dcs.augmentation.Views: others cannot be written")
         made = cls(
-            encoder.network, list(encoder.shape_), encoder.n_components, encoder.network_options, **statistics
+            config.network, list(encoder.shape_), config.n_components, config.network_options, **statistics
         )
         made.network.load_state_dict(network.state_dict())
         return made.eval()

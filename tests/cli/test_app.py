@@ -3,23 +3,14 @@
 import io
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
 
 from dcs import demo
-from dcs.cli import _as_options
 from dcs.cli.demo import _findings, _picture
-
-DCS = Path(sys.executable).with_name("dcs")
-
-
-def dcs(*arguments):
-    return subprocess.run([DCS, *arguments], capture_output=True, text=True, timeout=300)
+from tests.helpers import dcs
 
 
 def test_demo_prints_a_table_a_picture_and_what_to_do_next():
@@ -132,20 +123,6 @@ def test_an_unknown_data_set_is_wrong_usage():
     assert "'minst' is not one of digits, mnist" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ('remove them, or use mixed="resize" or mixed="crop"', "or use --mixed resize or --mixed crop"),
-        ("pass label='my class' to set it aside", "pass --label 'my class' to set it aside"),
-        ("or label=False to learn from it too", "or --label none to learn from it too"),
-        ("name a column of labels with label=...", "name a column of labels with --label"),
-        ("unmixed='left alone'", "unmixed='left alone'"),
-    ],
-)
-def test_advice_on_arguments_speaks_of_options(said, shown):
-    assert _as_options(said).endswith(shown)
-
-
 def test_an_error_of_the_library_names_options(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     for name, size in (("a", 8), ("b", 16)):
@@ -154,3 +131,10 @@ def test_an_error_of_the_library_names_options(tmp_path):
     assert result.returncode == 1
     assert "--mixed resize" in result.stderr
     assert "mixed=" not in result.stderr
+
+
+def test_labels_in_a_table_are_named_as_an_option(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,my class\n1,2,x\n3,4,y\n".replace("my class", "label"))
+    result = dcs("fit", tmp_path / "t.csv", "--out", tmp_path / "run")
+    assert result.returncode == 1
+    assert "pass --label label to set it aside, or --label none to learn from it too" in result.stderr

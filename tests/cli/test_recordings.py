@@ -77,8 +77,8 @@ def test_a_run_on_recordings_sees_spectrograms_masked_along_time(spectrogram_run
     config = json.loads((spectrogram_run / "config.json").read_text())
     assert config["shape"] == [2048]
     assert config["training"]["network"] == "vit"
-    assert config["front_end"]["rate"] == config["data"]["rate"] == RATE
-    assert len(config["front_end"]["mean"]) == config["front_end"]["mels"]
+    assert config["learned"]["front_end"]["rate"] == config["source"]["rate"] == RATE
+    assert len(config["learned"]["front_end"]["mean"]) == config["learned"]["front_end"]["mels"]
     import dcs
 
     encoder = dcs.load(spectrogram_run)
@@ -175,7 +175,7 @@ def test_a_long_recording_keeps_rate_length_channels_and_scale(waveform_run, tmp
         s = torch.from_numpy(clean[:, channel].copy())[None]
         assert float(si_snr(s, b) - si_snr(s, a)) > 3
     again = inside("denoise", waveform_run(), tmp_path / f"in.{suffix}", "--out", out)
-    assert (again.returncode, "is there already" in again.stderr) == (1, True)
+    assert (again.returncode, "exists: give another file" in again.stderr) == (1, True)
 
 
 def test_what_a_lower_rate_removes_is_said(waveform_run, tmp_path):
@@ -183,7 +183,7 @@ def test_what_a_lower_rate_removes_is_said(waveform_run, tmp_path):
     data.mkdir()
     for name, rate in (("a", RATE), ("b", 2 * RATE), ("c", 3 * RATE)):
         soundfile.write(data / f"{name}.wav", at_0_db(tone(300, SECONDS, rng, rate), rng), rate)
-    says = r"b\.wav' has 16000 Hz, the run 8000 \(and 1 more .*: what is above 4000 Hz is removed"
+    says = r"b\.wav' has 16000 Hz, the run 8000 \(as 1 more have\): frequencies above 4000 Hz are removed"
     with pytest.warns(DataWarning, match=says):
         result = inside("denoise", waveform_run(), data, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
@@ -217,7 +217,7 @@ def test_what_cannot_be_denoised_is_said(spectrogram_run, waveform_run, recordin
         assert says in result.stderr
         assert result.stderr.count("\n") == 1
     result = inside("denoise", waveform_run(), one, "--noise", "gaussian:0.1", "--out", tmp_path / "a.wav")
-    assert "--noise must be left out when recordings are written" in result.stderr
+    assert "--noise must be left out where recordings are written" in result.stderr
     result = inside("denoise", spectrogram_run, recordings, "--out", tmp_path / "a.npy")
     assert result.returncode == 0, result.stderr
     decibels = np.load(tmp_path / "a.npy")
@@ -248,9 +248,9 @@ def test_bad_files_are_skipped_counted_and_listed(waveform_run, recordings, tmp_
         assert name in result.stderr
     assert "y-eight.wav' with 8" in result.stderr
     config = json.loads((tmp_path / "run/config.json").read_text())
-    assert config["data"]["samples"] == 21
+    assert config["samples"] == 21
     names = ("empty", "header", "link", "nan", "silent")
-    assert config["data"]["skipped"] == [f"x-{name}.wav" for name in names]
+    assert config["skipped"] == [f"x-{name}.wav" for name in names]
     refused = inside("denoise", waveform_run(), folder, "--out", tmp_path / "out")
     assert (refused.returncode, "x-" in refused.stderr) == (1, True)
     assert not (tmp_path / "out").exists()  # not even of the good ones, which come first
@@ -311,13 +311,13 @@ def test_settings_of_a_run_are_its_own_when_it_goes_on(recordings, tmp_path, dom
 def test_domain_is_for_recordings():
     result = inside("fit", "digits", "--out", "nowhere", "--domain", "waveform")
     assert result.returncode == 1
-    assert "--domain is for recordings" in result.stderr
+    assert "domain is only applicable to recordings" in result.stderr
 
 
 def test_a_network_for_images_does_not_go_with_waveforms(recordings, tmp_path):
     result = inside("fit", recordings, "--out", tmp_path / "run", "--domain", "waveform", "--network", "vit")
     assert result.returncode == 1
-    assert "--network vit does not go with --domain waveform" in result.stderr
+    assert "network 'vit' does not take waveforms" in result.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -237,7 +237,7 @@ def test_the_size_that_a_zip_declares_is_not_trusted(tmp_path):
     content = bytearray(zip_bytes(("zeros", bytes(LIMIT))))
     directory = content.index(b"PK\1\2")
     struct.pack_into("<I", content, directory + 24, 10)
-    assert_refused(tmp_path, ".zip", content, "damaged", limit=LIMIT - 1)
+    assert_refused(tmp_path, ".zip", content, "corrupted", limit=LIMIT - 1)
     struct.pack_into("<I", content, directory + 24, 2**31)
     assert_refused(tmp_path, ".zip", content, "goes beyond", limit=LIMIT - 1)
 
@@ -257,36 +257,38 @@ def test_a_sparse_bomb_is_refused(tmp_path):
 def test_a_tar_header_that_would_fill_the_memory_is_refused(tmp_path):
     info = tarfile.TarInfo("x")
     info.pax_headers = {"comment": "x" * 2_000_000}
-    assert_refused(tmp_path, ".tar.gz", gzip.compress(tar_bytes(info, format=tarfile.PAX_FORMAT)), "damaged")
+    assert_refused(
+        tmp_path, ".tar.gz", gzip.compress(tar_bytes(info, format=tarfile.PAX_FORMAT)), "corrupted"
+    )
 
 
 def test_zeros_without_end_after_the_archive_are_refused(tmp_path):
-    assert_refused(tmp_path, ".tar.gz", gzip.compress(tar_bytes(("a", b"x")) + bytes(5_000_000)), "damaged")
+    assert_refused(tmp_path, ".tar.gz", gzip.compress(tar_bytes(("a", b"x")) + bytes(5_000_000)), "corrupted")
 
 
 def test_a_negative_size_does_not_loop(tmp_path):
     info = tarfile.TarInfo("again")
     info.size = -512
     header = info.tobuf(tarfile.GNU_FORMAT)
-    assert_refused(tmp_path, ".tar", tar_bytes(("a", b"x"))[:1024] + header + bytes(10240), "damaged")
+    assert_refused(tmp_path, ".tar", tar_bytes(("a", b"x"))[:1024] + header + bytes(10240), "corrupted")
 
 
 def test_headers_nested_without_end_are_damage(tmp_path):
     info = tarfile.TarInfo("x")
     info.pax_headers = {"comment": "x"}
     header = info.tobuf(tarfile.PAX_FORMAT)[:-512]  # without that of the member itself
-    assert_refused(tmp_path, ".tar", header * 1000 + tar_bytes(("a", b"x")), "damaged")
+    assert_refused(tmp_path, ".tar", header * 1000 + tar_bytes(("a", b"x")), "corrupted")
 
 
 @pytest.mark.parametrize("missing", [1, 20])
 def test_a_zip_without_its_first_bytes_is_damaged(tmp_path, missing):
-    assert_refused(tmp_path, ".zip", zip_bytes(("a", b"x"))[missing:], "damaged")
+    assert_refused(tmp_path, ".zip", zip_bytes(("a", b"x"))[missing:], "corrupted")
 
 
 def test_a_zip_of_a_later_version_is_damaged(tmp_path):
     content = bytearray(zip_bytes(("a", b"x")))
     content[content.index(b"PK\1\2") + 6] = 99
-    assert_refused(tmp_path, ".zip", content, "damaged")
+    assert_refused(tmp_path, ".zip", content, "corrupted")
 
 
 def test_a_zip_member_beyond_all_bounds_is_damage(tmp_path):
@@ -294,7 +296,7 @@ def test_a_zip_member_beyond_all_bounds_is_damage(tmp_path):
     info.extra = struct.pack("<HHQ", 1, 8, 2**64 - 1)
     content = bytearray(zip_bytes((info, b"x")))
     struct.pack_into("<I", content, content.index(b"PK\1\2") + 42, 2**32 - 1)  # the offset is in the extra
-    assert_refused(tmp_path, ".zip", content, "damaged")
+    assert_refused(tmp_path, ".zip", content, "corrupted")
 
 
 @pytest.mark.parametrize("kind", [".zip", ".tar"])
@@ -318,7 +320,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [b"", b"<html>Not found</html>" * 100])
 def test_what_is_no_archive_at_all_is_damaged(tmp_path, kind, content):
-    assert_refused(tmp_path, kind, content, "is damaged or incomplete: delete it and load again")
+    assert_refused(tmp_path, kind, content, "is corrupted or incomplete: delete it and load it again")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -328,7 +330,7 @@ def test_a_truncated_archive_is_damaged(tmp_path, kind):
     end = len(whole) if kind != ".tar" else len(whole.rstrip(b"\0")) // 512 * 512 + 1024
     cuts = {0, 1, 100, 511, 512, 1024, 1536, end - 513, end - 1, *range(0, end, end // 20)}
     for cut in sorted(cut for cut in cuts if 0 <= cut < end):
-        assert_refused(tmp_path, kind, whole[:cut], "is damaged or incomplete: delete it and load again")
+        assert_refused(tmp_path, kind, whole[:cut], "is corrupted or incomplete: delete it and load it again")
         os.remove(tmp_path / f"archive{kind}")
         shutil.rmtree(tmp_path / "inner")
 
@@ -336,20 +338,20 @@ def test_a_truncated_archive_is_damaged(tmp_path, kind):
 def test_a_wrong_header_in_the_middle_of_a_tar_is_damage(tmp_path):
     content = bytearray(tar_bytes(("a", b"x"), ("b", b"x"), ("c", b"x")))
     content[1024] ^= 1  # the first letter of the second name
-    assert_refused(tmp_path, ".tar", content, "is damaged")
+    assert_refused(tmp_path, ".tar", content, "is corrupted")
 
 
 @pytest.mark.parametrize(("kind", "from_end"), [(".tar.gz", 8), (".tar.gz", 4), (".tar.bz2", 3)])
 def test_a_wrong_checksum_is_damage(tmp_path, kind, from_end):
     content = bytearray(pack(kind, ("a", bytes(1000))))
     content[-from_end] ^= 0x10
-    assert_refused(tmp_path, kind, content, "is damaged")
+    assert_refused(tmp_path, kind, content, "is corrupted")
 
 
 def test_a_wrong_byte_in_a_zip_is_damage(tmp_path):
     content = bytearray(zip_bytes(("a", b"x")))
     content[content.index(b"PK\1\2") + 16] ^= 1  # the checksum
-    assert_refused(tmp_path, ".zip", content, "is damaged")
+    assert_refused(tmp_path, ".zip", content, "is corrupted")
 
 
 @pytest.mark.parametrize("kind", [".zip", ".tar", ".tar.gz", ".tar.bz2"])

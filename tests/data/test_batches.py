@@ -39,6 +39,34 @@ def test_each_sample_once(n, size, drop, seed):
         assert seen == list(range(kept))
 
 
+@given(n=st.integers(1, 40), size=st.integers(1, 50), world_size=st.integers(1, 5), drop=st.booleans())
+@settings(max_examples=60)
+def test_ranks_share_each_batch(n, size, world_size, drop):
+    x = torch.arange(float(n))[:, None]
+    if min(n, size) < world_size:
+        with pytest.raises(
+            ValueError, match=f"too small for {world_size} processes: use a larger batch_size"
+        ):
+            Batches(x, size, rank=world_size - 1, world_size=world_size)
+        return
+    whole = rows_of(Batches(x, size, drop_last=drop), generator=torch.Generator().manual_seed(1))
+    ranks = []
+    for rank in range(world_size):
+        batches = Batches(x, size, drop_last=drop, rank=rank, world_size=world_size)
+        ranks.append(list(batches.epoch(torch.Generator().manual_seed(1))))
+        assert len(batches) == len(ranks[-1])
+        assert all(torch.equal(batch.x, x[batch.rows]) for batch in ranks[-1])
+        rest = list(batches.epoch(torch.Generator().manual_seed(1), start=len(batches) - 1))
+        assert torch.equal(rest[0].rows, ranks[-1][-1].rows)
+        assert rest[0].joint_size == ranks[-1][-1].joint_size
+    joint = [[row for part in parts for row in part.rows.tolist()] for parts in zip(*ranks, strict=True)]
+    assert joint == [rows for rows in whole if len(rows) >= world_size]
+    for rows, parts in zip(joint, zip(*ranks, strict=True), strict=True):
+        sizes = [len(part.rows) for part in parts]
+        assert min(sizes) >= max(1, max(sizes) - 1)
+        assert {part.joint_size for part in parts} == {len(rows)}
+
+
 def test_order_comes_from_the_generator():
     batches = Batches(torch.rand(100, 2), 10)
     one, two = (rows_of(batches, generator=torch.Generator().manual_seed(1)) for _ in range(2))
@@ -120,6 +148,8 @@ def test_torch_s_own_state_is_left_alone(tmp_path):
         ({"batch_size": 0}, ValueError, "batch_size"),
         ({"batch_size": 1.5}, TypeError, "batch_size"),
         ({"workers": -1}, ValueError, "workers"),
+        ({"world_size": 0}, ValueError, "world_size"),
+        ({"rank": 2, "world_size": 2}, ValueError, "rank"),
     ],
 )
 def test_bad_arguments(arguments, error, says):

@@ -840,7 +840,7 @@ def test_tiff_of_twelve_bits_and_of_signed_bytes(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.png")
-    fails(lambda: read_folder(tmp_path), named(tmp_path / "a.png"), "no regular file", "remove it")
+    fails(lambda: read_folder(tmp_path), named(tmp_path / "a.png"), "not a regular file", "remove it")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may list everything")

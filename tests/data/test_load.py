@@ -320,7 +320,7 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("damage", "says"),
         [
-            (lambda raw: gzip.compress(b"\0\0\x09\x03" + raw[4:]), "does not begin like an IDX file"),
+            (lambda raw: gzip.compress(b"\0\0\x09\x03" + raw[4:]), "does not start like an IDX file"),
             (lambda raw: gzip.compress(raw[:-1]), "ends after"),
             (lambda raw: gzip.compress(raw + b"\0"), "longer than"),
             (lambda raw: gzip.compress(raw)[:-20], "gzip stream ends too early"),
@@ -329,7 +329,7 @@ class TestDamage:
             (lambda raw: raw[:9], "ends in its header"),
             (lambda raw: raw[:4] + b"\xff" * 12 + raw[16:], "its header promises"),
             (lambda raw: raw[:4] + b"\0" * 4 + raw[8:], "its header promises"),
-            (lambda raw: b"", "does not begin like an IDX file"),
+            (lambda raw: b"", "does not start like an IDX file"),
         ],
     )
     def test_idx(self, tmp_path, damage, says):
@@ -544,7 +544,7 @@ class TestArrays:
         ("arrays", "label", "says"),
         [
             ({"a": np.zeros((2, 2)), "b": np.zeros((2, 2))}, None, "has the arrays a, b"),
-            ({"x": np.zeros((2, 2)), "y": np.zeros(3)}, None, "one label a sample"),
+            ({"x": np.zeros((2, 2)), "y": np.zeros(3)}, None, "one label per sample"),
             ({"x": np.zeros((2, 2))}, "z", "label must be an array"),
             ({"x": np.zeros(2)}, None, "must be .samples"),
             ({}, None, "none"),
@@ -578,9 +578,9 @@ class TestArrays:
             (np.array([[object()]]), "not real numbers"),
             ([[1, 2], [3]], "one length"),
             (np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]]), "masked"),
-            (torch.eye(3).to_sparse(), "cannot be made an array"),
-            (torch.zeros(2, 2, device="meta"), "cannot be made an array"),
-            ([torch.zeros(2, requires_grad=True)], "cannot be made an array"),
+            (torch.eye(3).to_sparse(), "cannot be converted to an array"),
+            (torch.zeros(2, 2, device="meta"), "cannot be converted to an array"),
+            ([torch.zeros(2, requires_grad=True)], "cannot be converted to an array"),
         ],
     )
     def test_bad_arrays(self, array, says):

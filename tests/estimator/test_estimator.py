@@ -25,8 +25,8 @@ from torch import nn
 import dcs
 from dcs import DenoisingEncoder
 from dcs.augmentation import Views
-from dcs.training import Run, RunError, make_network, make_objective, read_config, train
-from dcs.training.run import versions
+from dcs.runs import Learned, Run, RunRecord
+from dcs.training import Facts, RunError, complete, make_network, make_objective, train
 
 pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
 
@@ -274,7 +274,7 @@ def test_a_pair_is_used():
     ("x", "message"),
     [
         (noise(20, 1), "n_features = 1"),
-        (noise(20, 8, 1, 8)[:, :, :, :2], "cannot be masked"),
+        (noise(20, 8, 1, 8)[:, :, :, :1], "cannot be masked"),
         (np.full((5, 4, 4), np.nan), "X contains NaN"),
         (noise(0, 4, 4), "0 sample"),
         ([[1.0, 2.0, 3.0], [1.0]], "inhomogeneous"),
@@ -418,7 +418,6 @@ def test_global_random_states_are_left_alone(random_state):
         ("network_options", {"hidden": 8}),
         ("n_components", 0),
         ("max_epochs", -1),
-        ("max_epochs", None),
         ("batch_size", 0),
         ("learning_rate", float("nan")),
         ("schedule", "linear"),
@@ -446,7 +445,7 @@ def test_a_bad_parameter_is_named(name, value):
 
 def test_options_that_would_be_ignored_are_refused():
     x = noise(20, 12)
-    with pytest.raises(ValueError, match="masking means nothing for objective 'mse'"):
+    with pytest.raises(ValueError, match="masking is not applicable to objective 'mse'"):
         DenoisingEncoder(objective="mse", masking={"rho": 0.1}).fit(x)
     with pytest.raises(ValueError, match="objective_options is for an objective given by name"):
         DenoisingEncoder(objective=dcs.objectives.MSE(), objective_options={"power": 1}).fit(x)
@@ -470,7 +469,7 @@ def test_modules_and_objectives_that_are_passed_are_copied():
 
 def test_no_way_back_from_the_features_of_a_unet():
     encoder = DenoisingEncoder(**QUICK, network="unet", network_options=SIZES["unet"]).fit(noise(30, 8, 8))
-    with pytest.raises(ValueError, match="inverse_transform needs a network with decode, and UNet"):
+    with pytest.raises(ValueError, match="inverse_transform needs a network with decode, which UNet lacks"):
         encoder.inverse_transform(encoder.transform(noise(3, 8, 8)))
 
 
@@ -503,7 +502,10 @@ def test_saved_and_loaded(network, objective, tmp_path):
     assert again.history_ == encoder.history_
     np.testing.assert_array_equal(clone(again).fit_transform(x), encoder.transform(x))
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["saved"]
-    assert json.loads((tmp_path / "deep/saved/config.json").read_text())["versions"] == versions()
+    assert (
+        json.loads((tmp_path / "deep/saved/config.json").read_text())["versions"]
+        == RunRecord(shape=(1,), training={}).versions
+    )
     clone(encoder).fit(x).save(tmp_path / "twin")
     model = "model.safetensors"
     assert (tmp_path / "twin" / model).read_bytes() == (tmp_path / "deep/saved" / model).read_bytes()
@@ -554,10 +556,10 @@ def test_saving_replaces_nothing_else(tmp_path):
     other.save(target, overwrite=True)
     assert_alike(dcs.load(target), other, noise(5, 12))
     (target / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="name a new directory"):
+    with pytest.raises(FileExistsError, match="give a new directory"):
         encoder.save(target, overwrite=True)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(FileExistsError, match="name a new directory"):
+    with pytest.raises(FileExistsError, match="give a new directory"):
         encoder.save(tmp_path / "file", overwrite=True)
     assert (target / "notes.txt").read_text() == (tmp_path / "file").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "saved"]
@@ -571,7 +573,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError("disk full")
 
-    monkeypatch.setattr("dcs._saved.write_atomically", full)
+    monkeypatch.setattr("dcs.runs.storage.write_atomically", full)
     for name in ("saved", "new"):
         with pytest.raises(OSError, match="disk full"):
             encoder.save(tmp_path / name, overwrite=True)
@@ -586,19 +588,19 @@ def flipped(content):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("config.json", lambda _: None, "does not exist: name a directory"),
-        ("config.json", lambda _: b"{", "cannot be used"),
-        ("config.json", lambda _: b"[]", "cannot be used"),
-        ("config.json", lambda _: b'{"model_type": "bert"}', "describes no encoder"),
-        ("config.json", lambda c: c.replace(b'"format_version": 1', b'"format_version": 9'), "upgrade"),
+        ("config.json", lambda _: None, "does not exist: give a directory"),
+        ("config.json", lambda _: b"{", "is damaged"),
+        ("config.json", lambda _: b"[]", "not the record of a run"),
+        ("config.json", lambda _: b'{"model_type": "bert"}', "not the record of a run"),
+        ("config.json", lambda c: c.replace(b'"format_version": 2', b'"format_version": 9'), "upgrade"),
         ("config.json", lambda c: c.replace(b'"n_components"', b'"components"'), "components"),
-        ("config.json", lambda c: c.replace(b'"mlp"', b'"os.system"'), "network must be one of"),
-        ("config.json", lambda c: c.replace(b'"shape"', b'"form"'), "cannot be used"),
-        ("model.safetensors", lambda _: None, "does not exist, save the encoder again"),
+        ("config.json", lambda c: c.replace(b'"mlp"', b'"os.system"'), "network must be one of mlp"),
+        ("config.json", lambda c: c.replace(b'"shape"', b'"form"'), "unknown setting 'form'"),
+        ("model.safetensors", lambda _: None, "does not exist, so the run has not finished"),
         ("model.safetensors", lambda c: c[:-5], "damaged"),
         ("model.safetensors", flipped, "checksum differs"),
         ("model.safetensors", lambda _: b"", "damaged"),
-        ("metrics.jsonl", lambda c: c[:-9], "cannot be used"),
+        ("metrics.jsonl", lambda c: c[:-9], "is damaged"),
     ],
 )
 def test_damage_is_one_error_that_names_the_file(name, change, message, tmp_path):
@@ -619,15 +621,14 @@ def test_a_path_that_leads_nowhere(tmp_path):
 @pytest.mark.parametrize("objective", ["dcs", "mse"])
 def test_a_run_directory_is_read(objective, tmp_path):
     x = torch.tensor(noise(60, 12))
-    config = read_config(
-        {"objective": objective, "max_epochs": 2, "network_options": {"hidden": [8]}, "seed": 3}
-    )
-    described = {"data": {"name": "x.npy"}, "shape": [12], "training": config.model_dump(mode="json")}
+    settings = {"objective": objective, "max_epochs": 2, "network_options": {"hidden": [8]}, "seed": 3}
+    config = complete(settings, Facts((12,), 60))
+    record = RunRecord(shape=(12,), training=config)
     network = make_network(config, (12,))
-    with Run(tmp_path / "run", described) as run:
+    with Run(tmp_path / "run", record) as run:
         with pytest.raises(RunError, match=r"not finished: dcs fit \.\.\. --resume"):
             dcs.load(tmp_path / "run")
-        train(network, make_objective(config, (12,)), x, config, recorder=run)
+        train(network, make_objective(config), x, config, recorder=run)
         run.finish(network.state_dict())
     again = dcs.load(tmp_path / "run")
     np.testing.assert_allclose(again.transform(x), network.encode(x).detach(), rtol=1e-5, atol=1e-6)
@@ -639,7 +640,8 @@ def test_a_run_directory_is_read(objective, tmp_path):
     with pytest.raises(ValueError, match="scale"):  # rather than a wrong one
         again.inverse_transform(again.transform(x))
     path = tmp_path / "run/config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "scale": 2.0}))
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps({**written, "learned": Learned(scale=2.0).model_dump()}))
     scaled = dcs.load(tmp_path / "run")
     decoded = network.decode(network.encode(x)).detach()
     np.testing.assert_allclose(
@@ -660,7 +662,7 @@ def test_data_in_other_units_is_warned_of(objective, tmp_path):
     encoder.save(tmp_path / "saved")
     for fitted in (encoder, dcs.load(tmp_path / "saved")):
         with pytest.warns(
-            dcs.data.DataWarning, match=r"X goes up to 255, what was fitted up to 1: are the units"
+            dcs.data.DataWarning, match=r"X has values up to 255, the training data up to 1: are the units"
         ):
             fitted.transform(pixels.astype(float))
         with warnings.catch_warnings():
@@ -668,7 +670,7 @@ def test_data_in_other_units_is_warned_of(objective, tmp_path):
             fitted.transform(pixels)
             fitted.denoise(pixels / 255.0)
             fitted.transform(np.zeros_like(pixels))
-    with pytest.warns(dcs.data.DataWarning, match="X goes up to 1, what was fitted up to 255"):
+    with pytest.warns(dcs.data.DataWarning, match="X has values up to 1, the training data up to 255"):
         encoder.fit(pixels.astype(float)).transform(pixels)
 
 
@@ -707,25 +709,26 @@ def test_what_the_network_sees_of_images_is_not_lost_in_saving(tmp_path, own):
     ):
         with pytest.raises(ValueError, match="features only"):
             predict(x)
-    with pytest.raises(TypeError, match="one that learns features only is not needed again"):
+    with pytest.raises(TypeError, match="a self-supervised one is not needed again"):
         dcs.load(tmp_path / "saved", objective=dcs.objectives.SimSiam(projector=(8, 8), predictor=4))
 
 
-def test_a_masker_of_a_regulariser_does_not_keep_an_encoder_from_being_saved(tmp_path):
+def test_the_masks_of_a_regulariser_are_saved(tmp_path):
     x = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)).numpy()
-    options = {"masker": dcs.masking.BlindSpot(0.5), "projector": (8, 8), "predictor": 4}
     small = {"network": "resnet18", "network_options": {"width": 4}, "max_epochs": 1, "batch_size": 32}
-    encoder = DenoisingEncoder(objective="simsiam-dcs", objective_options=options, **small).fit(x)
+    small |= {"objective_options": {"projector": (8, 8), "predictor": 4}, "masking": {"rho": 0.5}}
+    encoder = DenoisingEncoder(objective="simsiam-dcs", **small).fit(x)
     encoder.save(tmp_path / "saved")
-    np.testing.assert_array_equal(dcs.load(tmp_path / "saved").transform(x), encoder.transform(x))
-    told = json.loads((tmp_path / "saved" / "config.json").read_text())["left_out"]
-    assert told == {"objective_options.masker": repr(options["masker"])}
+    again = dcs.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.transform(x), encoder.transform(x))
+    assert again.objective_.regulariser.masker == dcs.masking.BlindSpot(0.5, ndim=2)
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["left_out"] == {}
 
 
 def test_an_encoder_that_was_loaded_without_its_objective_can_be_saved_again(tmp_path):
     x = np.random.RandomState(0).normal(size=(40, 16))
-    options = {"masker": lambda x, generator=None: (x, torch.ones_like(x, dtype=torch.bool))}
-    encoder = DenoisingEncoder(objective="n2v", objective_options=options, max_epochs=1).fit(x)
+    own = dcs.objectives.Noise2Void(lambda x, generator=None: (x, torch.ones_like(x, dtype=torch.bool)))
+    encoder = DenoisingEncoder(objective=own, max_epochs=1).fit(x)
     encoder.save(tmp_path / "one")
     dcs.load(tmp_path / "one").save(tmp_path / "two")
     again = dcs.load(tmp_path / "two")

@@ -15,7 +15,7 @@ from tests.helpers import seeded
 
 
 def numbered(*shape):
-    """Data in which every value says where it came from."""
+    """Data in which every value is its own position."""
     return torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
 
 
@@ -48,7 +48,7 @@ def check_by_loop(x, x_tilde, b, radii, centre=False, valid=None):
 
 @settings(max_examples=60)
 @given(
-    shape=st.lists(st.integers(3, 6), min_size=1, max_size=3),
+    shape=st.lists(st.integers(2, 6), min_size=1, max_size=3),
     channels=st.lists(st.integers(1, 3), max_size=2),
     n=st.integers(1, 3),
     rho=st.sampled_from([0.01, 0.1, 0.5, 1.0]),
@@ -72,7 +72,7 @@ def test_blind_spot_follows_its_definition(shape, channels, n, rho, centre, stra
         assert torch.equal(grid, grid[:, :1].expand(grid.shape))
 
 
-@pytest.mark.parametrize("radius", [2, (1, 2)])
+@pytest.mark.parametrize("radius", [2, 3, (1, 2)])
 def test_larger_windows(radius):
     x = numbered(3, 2, 6, 7)
     radii = (radius, radius) if isinstance(radius, int) else radius
@@ -230,6 +230,23 @@ def test_neighbours_are_drawn_uniformly_at_corners_edges_and_inside(masker, plac
     counts = torch.bincount(drawn, minlength=25)
     assert {int(v) for v in counts.nonzero()} == legal
     assert stats.chisquare(counts[counts > 0]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_neighbours_are_drawn_uniformly_where_the_window_is_wider_than_the_data(place):
+    x = numbered(1, 4).expand(20_000, 4).contiguous()
+    drawn = BlindSpot(1.0, radius=2, ndim=1)(x, seeded())[0][:, place].long()
+    counts = torch.bincount(drawn, minlength=4)
+    assert {(int(v),) for v in counts.nonzero()} == legal_sources((4,), (2,), (place,))
+    assert stats.chisquare(counts[counts > 0]).pvalue > 1e-4
+
+
+def test_two_columns_take_each_others_values():
+    x = numbered(50, 2)
+    x_tilde, b = BlindSpot(0.5, ndim=1, min_masked=0)(x, seeded())
+    assert bool(b.any())
+    assert not bool(b.all())
+    assert torch.equal(x_tilde, x.flip(1).where(b, x))
 
 
 def test_stratified_positions_are_spread_evenly():

@@ -126,8 +126,8 @@ def test_parts_may_be_any_module():
     ("call", "match"),
     [
         (
-            lambda: models.build("resnet", (8, 8)),
-            "network must be one of mlp, conv, conv1d, unet, vit, waveunet, resnet18, resnet50, got 'resnet'",
+            lambda: models.build("abc", (8, 8)),
+            "network must be one of mlp, conv, conv1d, unet, resnet18, resnet50, vit, waveunet, got 'abc'",
         ),
         (lambda: models.build("mlp", (8, 8), 0), "n_components must be at least 1"),
         (lambda: models.build("mlp", (8, 8), hidden=(0,)), "hidden must be at least 1"),
@@ -156,11 +156,11 @@ def test_parts_may_be_any_module():
         (lambda: models.build("waveunet", (8,), kernel=4), "kernel must be odd"),
         (
             lambda: make_network(read_config({"network_options": {"widht": 3}}), (8, 8)),
-            "network_options holds an unknown name: .*widht",
+            "unknown option 'network_options.widht' of network 'mlp': known are hidden",
         ),
         (
             lambda: make_network(read_config({"network": "mpl"}), (8, 8)),
-            "network must be one of .* got 'mpl'",
+            "network must be a known name, got 'mpl': did you mean 'mlp'",
         ),
     ],
 )

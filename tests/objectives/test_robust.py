@@ -10,7 +10,7 @@ SEEDS, EPOCHS = 4, 120  # 600 steps
 
 
 def fitted(make, sigma):
-    """Accuracies, one a seed, and the smallest spread of the features."""
+    """Accuracies, one per seed, and the smallest spread of the features."""
     accuracies, spreads = [], []
     for seed in range(SEEDS):
         train, test = demo.load(sigma, seed)
@@ -30,7 +30,7 @@ def test_the_default_holds_its_ground(sigma, at_least):
     ours, spread = fitted(objectives.DenoisingCosine, sigma)
     assert spread > 0.2
     assert min(ours) > at_least
-    for make in (objectives.Cosine, lambda: objectives.Noise2Void(objectives.ChosenViews())):
+    for make in (objectives.Cosine, lambda: objectives.Noise2Void(objectives.AutomaticViews())):
         theirs, _ = fitted(make, sigma)
         assert not is_worse(ours, theirs)
 

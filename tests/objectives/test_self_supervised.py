@@ -14,14 +14,14 @@ from dcs.augmentation import Views
 from dcs.evaluation import KNNMonitor
 from dcs.masking import BlindSpot
 from dcs.noise import GaussianSplit
-from dcs.objectives import BYOL, ChosenViews, DenoisingCosine, Noise2Void, SimCLR, SimSiam
+from dcs.objectives import BYOL, AutomaticViews, DenoisingCosine, Noise2Void, SimCLR, SimSiam
 from dcs.training import read_config, train
 from tests.helpers import seeded
 
 SHAPE = (3, 8, 8)
 # Without changes of colour, so that kornia is not needed.
 VIEWS = Views(jitter_share=0, mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
-NAMES = [name for name in objectives.NAMES if name not in objectives.REGISTRY]
+NAMES = [name for name in objectives.names() if not objectives.parse(name).kind.predicts]
 KINDS = [SimSiam, SimCLR, BYOL]
 
 
@@ -439,7 +439,7 @@ def test_digits_are_learned(name, how):
     assert history[-1]["projection_spread"] > 0.5
 
 
-@pytest.mark.parametrize("make_it", [lambda: DenoisingCosine(), lambda: DenoisingCosine(ChosenViews())])
+@pytest.mark.parametrize("make_it", [lambda: DenoisingCosine(), lambda: DenoisingCosine(AutomaticViews())])
 @pytest.mark.parametrize("how", ["separate", "shared"])
 def test_a_regulariser_masks_even_where_it_would_split_samples(how, make_it):
     x = torch.rand(200, 3, 16, 16, generator=seeded())  # white noise

@@ -1,4 +1,4 @@
-"""What dCS does if nobody says: split samples, or mask entries."""
+"""The automatic choice of views: split samples, or mask entries."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dcs import masking, models, noise, objectives, training
-from dcs.objectives import Batch, ChosenViews
+from dcs.objectives import AutomaticViews, Batch
 from tests.helpers import seeded
 
 
@@ -36,13 +36,13 @@ def test_even_noise_is_split_and_uneven_noise_is_masked(kind, level, splits):
     if splits:
         assert float(objective.masker.sigma) == pytest.approx(level, rel=0.1)
         expected = noise.GaussianSplit(float(objective.masker.sigma))(x[:8], seeded())
-        assert torch.equal(view.x_tilde, expected[0])
-        assert torch.equal(view.x, expected[1])
-        assert view.b is None
+        assert torch.equal(view.seen, expected[0])
+        assert torch.equal(view.target, expected[1])
+        assert view.mask is None
     else:
         expected = masking.BlindSpot(0.3)(x[:8], seeded())
-        assert torch.equal(view.x_tilde, expected[0])
-        assert torch.equal(view.b, expected[1].bool())
+        assert torch.equal(view.seen, expected[0])
+        assert torch.equal(view.mask, expected[1].bool())
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,25 @@ def test_even_noise_is_split_and_uneven_noise_is_masked(kind, level, splits):
     ],
     ids=["clean", "constant", "tiny", "one"],
 )
-def test_what_cannot_be_told_is_masked(x):
-    views = ChosenViews()
-    assert not views.splits  # nothing was looked at
+def test_data_that_cannot_be_judged_is_masked(x):
+    views = AutomaticViews()
+    assert not views.splits  # nothing was estimated
     views.estimate(x)
     assert views.is_known
     assert not views.splits
-    with pytest.raises(ValueError, match="to be masked"):
-        views(x)
+    masker = views.delegate(tuple(x.shape[1:]))
+    assert masker == masking.BlindSpot(0.3, ndim=1 if x.shape[1:] == (2, 2) else 2)
+    seen, target, b, snr = views.view(x, seeded())
+    x_tilde, masked = masker(x, seeded())
+    assert torch.equal(seen, x_tilde)
+    assert torch.equal(b, masked)
+    assert target is x
+    assert snr is None
 
 
 def test_padding_is_masked():
     x = noise.add(waves(), "gaussian", 0.3)
-    views = ChosenViews()
+    views = AutomaticViews()
     views.estimate(x, torch.ones_like(x, dtype=torch.bool))
     assert not views.splits
 
@@ -85,8 +91,8 @@ def test_a_masker_that_was_given_is_kept():
         assert repr(objective) == before
 
 
-def test_training_looks_and_goes_on_as_it_began(tmp_path):
-    """A checkpoint holds the choice; one from before there was any is masked as it was."""
+def test_training_chooses_once_and_keeps_the_choice():
+    """A state holds the choice; one from before there was a choice means masking."""
     x = noise.add(waves(), "gaussian", 0.3)
     config = training.read_config({"max_epochs": 1, "seed": 0, "batch_size": 16})
     objective = objectives.DenoisingCosine()
@@ -103,7 +109,7 @@ def test_training_looks_and_goes_on_as_it_began(tmp_path):
 
 def test_training_looks_at_few_samples_if_they_are_large(monkeypatch):
     seen = []
-    monkeypatch.setattr(ChosenViews, "estimate", lambda _, x, valid=None: seen.append(x.shape[0]))
+    monkeypatch.setattr(AutomaticViews, "estimate", lambda _, x, valid=None: seen.append(x.shape[0]))
     config = training.read_config({"max_epochs": 0})
     for side, expected in ((4, 100), (256, 16), (512, 16)):
         x = torch.zeros(1, side, side).expand(100, side, side)
@@ -113,7 +119,7 @@ def test_training_looks_at_few_samples_if_they_are_large(monkeypatch):
 
 def test_training_looks_at_samples_from_all_over_the_data(monkeypatch):
     seen = []
-    monkeypatch.setattr(ChosenViews, "estimate", lambda _, x, valid=None: seen.append(x[:, 0, 0]))
+    monkeypatch.setattr(AutomaticViews, "estimate", lambda _, x, valid=None: seen.append(x[:, 0, 0]))
     x = torch.arange(10_000.0).reshape(-1, 1, 1).expand(-1, 2, 2)  # sorted, as by class
     config = training.read_config({"max_epochs": 0})
     training.train(torch.nn.Linear(2, 2), objectives.DenoisingCosine(), x, config)

@@ -18,11 +18,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from dcs.runs import Run, RunRecord, Stopped
 from dcs.training import (
     CheckpointWarning,
-    Run,
     RunError,
-    Stopped,
     checkpoint,
     make_network,
     make_objective,
@@ -32,7 +31,7 @@ from dcs.training import (
 
 # Children are forked from a process that has imported what is slow to import.
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["dcs.training", "torch._dynamo"])
+CHILDREN.set_forkserver_preload(["dcs.runs", "torch._dynamo"])
 STEPS, EPOCHS = 5, 6  # an epoch; in all
 SETTINGS = {
     "network_options": {"hidden": (16,)},
@@ -85,9 +84,8 @@ def data():
 
 def opened(folder, *, kind=Run, resume=False, overwrite=False, **settings):
     config = read_config({**SETTINGS, **settings})
-    return kind(
-        Path(folder), {"data": "walks", "training": config.model_dump()}, resume=resume, overwrite=overwrite
-    )
+    record = RunRecord(shape=(12,), fingerprint="walks", training=config)
+    return kind(Path(folder), record, resume=resume, overwrite=overwrite)
 
 
 def fit(
@@ -95,7 +93,7 @@ def fit(
 ):
     config = read_config({**SETTINGS, **settings})
     x = data()
-    model, objective = make_network(config, x.shape[1:]), make_objective(config, x.shape[1:])
+    model, objective = make_network(config, x.shape[1:]), make_objective(config)
     with opened(folder, kind=kind, resume=resume, overwrite=overwrite, **settings) as run:
         run.at_step, run.signal_number = at_step, signal_number
         train(model, objective, x, config, recorder=run)
@@ -238,7 +236,7 @@ def test_stopped_after_any_step(whole, folder, at_step):
     """Also at the very end of an epoch, and of the training."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(
-        Stopped, match=r"stopped in epoch \d after batch \d, and saved: go on with --resume"
+        Stopped, match=r"stopped in epoch \d after batch \d, and saved: resume with --resume"
     ) as caught:
         fit(folder, kind=Signalled, at_step=at_step, signal_number=signal.SIGINT, checkpoint_seconds=60)
     assert caught.value.signal_number == signal.SIGINT
@@ -273,7 +271,7 @@ def test_resume_after_epochs_without_a_checkpoint_counts_each_once(whole, folder
     process.join()
     assert newest(folder) == 0
     assert metrics(folder)
-    with pytest.warns(CheckpointWarning, match="has no checkpoint: the run begins anew"):
+    with pytest.warns(CheckpointWarning, match="has no checkpoint: the run starts over"):
         fit(folder, resume=True)
     check_like(folder, whole)
 
@@ -386,7 +384,7 @@ def test_other_settings_are_refused_by_name(stopped):
     with pytest.raises(RunError, match="max_epochs was 6, is now 7"):  # by which the cosine is stretched
         fit(stopped, resume=True, max_epochs=7)
     with opened(stopped, resume=True) as run:
-        run.config["data"] = "other"
+        run.record = run.record.model_copy(update={"fingerprint": "other"})
         with pytest.raises(RunError, match="data was 'walks', is now 'other'"):
             run.restore()
     assert contents(stopped) == before
@@ -395,7 +393,7 @@ def test_other_settings_are_refused_by_name(stopped):
 def test_more_epochs_may_be_asked_for_and_fewer_may_not(tmp_path):
     with pytest.raises(Stopped):
         fit(tmp_path / "a", kind=Signalled, at_step=13, max_epochs=3, schedule="constant")
-    with pytest.raises(RunError, match=r"in epoch 2, past max_epochs 2: ask for more"):
+    with pytest.raises(RunError, match=r"in epoch 2, past max_epochs 2: raise it"):
         fit(tmp_path / "a", resume=True, max_epochs=2, schedule="constant")
     fit(tmp_path / "a", resume=True, schedule="constant")
     fit(tmp_path / "b", schedule="constant")
@@ -406,17 +404,17 @@ def test_another_environment_is_told(stopped):
     """Another version or number of threads may give other bits."""
     for path in (stopped / "checkpoint").glob("*.json"):
         path.write_text(path.read_text().replace('"threads": "1"', '"threads": "7"'))
-    with pytest.warns(CheckpointWarning, match="not end with the very weights.*threads was '7', is now '1'"):
+    with pytest.warns(CheckpointWarning, match="not be bit-identical.*threads was '7', is now '1'"):
         fit(stopped, resume=True)
 
 
 def test_used_directories_are_left_alone(whole, stopped):
     for folder, state in (
-        (whole, "a finished run: name another directory"),
-        (stopped, "an unfinished run: go on with --resume"),
+        (whole, "a finished run: give another directory"),
+        (stopped, "an unfinished run: resume with --resume"),
     ):
         before = contents(folder)
-        with pytest.raises(RunError, match=f"holds {state}, or begin anew with --overwrite"):
+        with pytest.raises(RunError, match=f"holds {state}, or start over with --overwrite"):
             fit(folder)
         assert contents(folder) == before
         (folder / ".lock").unlink()
@@ -430,7 +428,7 @@ def test_finished_run_is_not_trained_again(whole):
     with opened(whole, resume=True) as run:
         assert run.finished
     before = {k: v for k, v in contents(whole).items() if ".lock" not in k}
-    with pytest.raises(RunError, match="holds a finished run: start anew with --overwrite"):
+    with pytest.raises(RunError, match="holds a finished run: start over with --overwrite"):
         fit(whole, resume=True)
     assert {k: v for k, v in contents(whole).items() if ".lock" not in k} == before
 
@@ -444,7 +442,7 @@ def test_directories_of_others_are_left_alone(folder, files, options):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text('{"mine": 1}')
     before = contents(folder)
-    with pytest.raises(RunError, match=r"holds other files, such as .*: name a new directory"):
+    with pytest.raises(RunError, match=r"holds other files, such as .*: give a new directory"):
         fit(folder, **options)
     assert contents(folder) == before
 
@@ -460,9 +458,9 @@ def test_logs_of_a_run_that_failed_at_once_do_not_block_its_directory(folder, op
 
 def test_no_directory(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="is a file: name a directory"):
+    with pytest.raises(RunError, match="is a file: give a directory"):
         fit(tmp_path / "file")
-    with pytest.raises(RunError, match=r"cannot be written \(Not a directory\): name another"):
+    with pytest.raises(RunError, match=r"cannot be written \(Not a directory\): give another"):
         fit(tmp_path / "file" / "run")
 
 
@@ -486,7 +484,7 @@ def test_directory_in_use(stopped, options):
     process.start()
     assert ready.wait(60)
     before = contents(stopped)
-    with pytest.raises(RunError, match="in use by another process: wait, or name another"):
+    with pytest.raises(RunError, match="in use by another process: wait, or give another"):
         fit(stopped, **options)
     assert contents(stopped) == before
     done.set()
@@ -592,7 +590,7 @@ def test_metrics_are_json_to_the_letter(folder):
 
 
 def test_other_processes_write_nothing(folder):
-    with Run(folder, {"training": read_config(SETTINGS).model_dump()}, main=False) as run:
+    with Run(folder, RunRecord(shape=(12,), training=read_config(SETTINGS)), main=False) as run:
         run.after_epoch({"epoch": 0})
         run.after_step(lambda: pytest.fail("it asked for the state"))
         run.finish({"a": torch.ones(1)})

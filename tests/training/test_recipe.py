@@ -7,15 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from dcs.training.run import Stopped
 from torch import nn
 
 import dcs
 from dcs import models, objectives
 from dcs.augmentation import Views
-from dcs.evaluation import KNNMonitor
 from dcs.training import Run, TrainingWarning, make_objective, read_config, train
 from dcs.training.meters import concerns
-from dcs.training.run import Stopped
 
 SHAPE = (3, 8, 8)
 SETTINGS = {"batch_size": 8, "max_epochs": 3, "device": "cpu", "threads": 1, "validation": 0.0}
@@ -184,26 +183,6 @@ def test_weights_of_the_regulariser_are_in_the_metrics():
     config = read_config({**SGD, "max_epochs": 1})
     assert {"k", "snr", "floored"} <= set(train(network(), made("simsiam-dcs"), images(), config)[0])
     assert "k" not in train(network(), made("simsiam-n2v"), images(), config)[0]
-
-
-def test_neighbours_are_asked_every_few_epochs():
-    x = torch.eye(4).repeat(8, 1)
-    parts = (x, [0, 1, 2, 3] * 8), (x, [0, 1, 2, 3] * 8)
-    model, modes = models.build("mlp", (4,), 3, hidden=(8,)), []
-    watch = KNNMonitor(*parts, every=2, inputs=lambda v: 2 * v, k=3)
-
-    def monitor(network, epoch):
-        modes.append((network.training, epoch))
-        return watch(network, epoch)
-
-    config = read_config({**SETTINGS, "max_epochs": 5})
-    history = train(model, objectives.MSE(), x, config, monitor=monitor)
-    assert ["knn" in metrics for metrics in history] == [False, True, False, True, False]
-    assert history[1]["knn"] == 100
-    assert modes == [(False, epoch) for epoch in range(5)]
-    assert torch.equal(watch.train[0], 2 * x)
-    with pytest.raises(ValueError, match="every must be at least 1"):
-        KNNMonitor(*parts, every=0)
 
 
 class Asked(Run):

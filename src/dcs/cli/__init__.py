@@ -1,5 +1,6 @@
 """The `dcs` command."""
 
+import importlib.metadata
 import sys
 import warnings
 from typing import Annotated, Any
@@ -65,11 +66,18 @@ def main() -> None:
     """Run the command; an error that a user can fix is one line on stderr and exit code 1."""
     keep_freed_memory()
     name_options()
+    load_parts()
     warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:
         sys.exit(f"dcs: {error}")
+
+
+def load_parts() -> None:
+    """Import the modules that installed packages name in the entry-point group `dcs.parts`."""
+    for point in importlib.metadata.entry_points(group="dcs.parts"):
+        point.load()
 
 
 def keep_freed_memory() -> None:

@@ -23,8 +23,8 @@ def denoise(
     out: Annotated[
         Path,
         typer.Option(
-            help="A .npy file; for a folder of images or recordings, a new folder; for one recording, a .wav, "
-            ".flac or .ogg file."
+            help="A .npy file; for a folder of images or recordings, a new folder; for one recording, a "
+            ".wav, .flac or .ogg file."
         ),
     ],
     reading: Reading,
@@ -131,8 +131,8 @@ def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, 
         file, found = next(iter(above.items()))
         others = f" (as {len(above) - 1} more have)" if len(above) > 1 else ""
         warnings.warn(
-            f"{str(file)!r} has {found} Hz, the run {rate}{others}: frequencies above {rate / 2:g} Hz are removed; a "
-            f"run on recordings of the higher rate would keep them",
+            f"{str(file)!r} has {found} Hz, the run {rate}{others}: frequencies above {rate / 2:g} Hz are "
+            f"removed; a run on recordings of the higher rate would keep them",
             DataWarning,
             stacklevel=3,
         )

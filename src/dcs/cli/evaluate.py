@@ -70,7 +70,7 @@ def evaluate(
         float | None,
         typer.Option(
             min=1e-30,
-            help="Largest minus smallest possible value, for denoising.  [default: that of the clean samples]",
+            help="Range of possible values, for denoising.  [default: that of the clean samples]",
         ),
     ] = None,
     settings: Annotated[

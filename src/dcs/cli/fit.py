@@ -13,6 +13,7 @@ from dcs.cli.options import AsJson, Data, Domain, Reading, load, reads_data
 from dcs.cli.output import is_within
 
 if TYPE_CHECKING:
+    from dcs.data import Dataset
     from dcs.runs import Predictor
     from dcs.training import TrainingConfig
 
@@ -44,8 +45,8 @@ def fit(
         int | None,
         typer.Option(
             min=0,
-            help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; 100 "
-            "for self-supervised objectives]",
+            help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; "
+            "100 for self-supervised objectives]",
         ),
     ] = None,
     patience: Annotated[
@@ -103,7 +104,8 @@ def fit(
 ) -> None:
     """Learn features from noisy data; stop with Ctrl-C and resume with --resume."""
     from dcs import runs
-    from dcs.training import Facts, complete, is_main, leave, read_config
+    from dcs.data import check_shortest
+    from dcs.training import Facts, complete, is_main, leave, make_front_end, read_config
 
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite removes it: give one of them")
@@ -145,13 +147,16 @@ def fit(
     else:
         checked = read_config({**stored.training.model_dump(), **given})
     source = source.as_read(loaded)
+    front_end = make_front_end(checked)
+    if front_end is not None:
+        check_shortest(loaded, front_end.frame or 0)
     if dry_run:
         described: dict[str, Any] = {"source": source.model_dump(mode="json"), "shape": list(loaded.shape)}
         described |= {"samples": len(loaded.train), "training": checked.model_dump(mode="json")}
         typer.echo(json.dumps(described | runs.estimate(loaded.train, checked), indent=1))
         return
     try:
-        predictor = _train(loaded.train, checked, out, source, resume, overwrite, log or ())
+        predictor = _train(loaded, checked, out, source, resume, overwrite, log or ())
     finally:
         leave()
     if is_main():
@@ -159,7 +164,7 @@ def fit(
 
 
 def _train(
-    split: Any,
+    loaded: "Dataset",
     config: "TrainingConfig",
     out: Path,
     source: Any,
@@ -174,12 +179,19 @@ def _train(
 
     loggers = [make_logger(name, out, config.model_dump(mode="json")) for name in log]
     if is_main() and config.optimizer == "sgd":
-        used = config.model_copy(update={"batch_size": batch_used(config, len(split))})
+        used = config.model_copy(update={"batch_size": batch_used(config, len(loaded.train))})
         print(f"dcs: {describe_rate(used)}", file=sys.stderr)
     displays = [Epochs(config.max_epochs), *loggers]
     try:
         return runs.fit(
-            split, config, out, source=source, resume=resume, overwrite=overwrite, displays=displays
+            loaded.train,
+            config,
+            out,
+            source=source,
+            skipped=sorted(loaded.skipped),
+            resume=resume,
+            overwrite=overwrite,
+            displays=displays,
         )
     except runs.Stopped as stopped:
         if is_main():

@@ -1,4 +1,9 @@
-"""Unpack an archive that nobody vouches for: all of it, inside its folder, or nothing."""
+"""Unpack an untrusted archive: all of it, inside its folder, or nothing.
+
+tarfile's `data` filter and zipfile's `extract` promise less: they strip leading slashes, allow one member to
+overwrite another and links inside the folder, and do not bound sizes, counts or headers. So the standard
+library reads the members, and they are checked and written here.
+"""
 
 import bz2
 import errno
@@ -41,12 +46,12 @@ def unpack(archive: Path, folder: Path, *, limit: int) -> Path:
     outside are refused, as is an archive with two members for one path.
 
     Args:
-        archive: The file to unpack.
-        folder: Where to; its parents are made if need be.
-        limit: The most bytes the files may have together.
+        archive: File to unpack.
+        folder: Folder to make, with its parents.
+        limit: Largest total size of the files, in bytes.
 
     Raises:
-        DataError: The archive is damaged, or refused.
+        DataError: The archive is corrupted, or refused.
         OSError: The archive cannot be read or the folder not written.
     """
     if folder.exists():
@@ -59,7 +64,7 @@ def unpack(archive: Path, folder: Path, *, limit: int) -> Path:
 
 
 def _unpack(archive: Path, folder: Path, limit: int) -> None:
-    damaged = f"{archive} is damaged or incomplete: delete it and load again"
+    corrupted = f"{archive} is corrupted or incomplete: delete it and load it again"
     temporary = folder.with_name(f"{folder.name}.unpacking")
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed: we hold the lock
     try:
@@ -70,10 +75,10 @@ def _unpack(archive: Path, folder: Path, limit: int) -> None:
     except DataError:
         raise
     except _DAMAGE as error:
-        raise DataError(damaged) from error
+        raise DataError(corrupted) from error
     except OSError as error:
         if error.errno in (None, errno.EINVAL):  # gzip and bz2 have no number; seeking to nowhere is invalid
-            raise DataError(damaged) from error
+            raise DataError(corrupted) from error
         raise OSError(error.errno, f"cannot unpack {archive}: {error.strerror}", str(folder)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -191,7 +196,7 @@ def _tar_members(stream: io.BufferedIOBase, limit: int) -> Iterator[_Member]:
 
 
 class _Blocks(io.BufferedIOBase):
-    """What tarfile reads from: remembers the last block, and refuses a header that would fill the memory."""
+    """Stream for tarfile that keeps the last block and refuses a header that would fill the memory."""
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream

@@ -45,16 +45,16 @@ class ArraySamples(Samples):
 def from_array(
     array: object, where: str, resident: bool | None = None, path: Path | None = None
 ) -> Tensor | ArraySamples:
-    """(n, ...) as float32 in memory, or as `ArraySamples`.
+    """Convert (n, ...) to float32 in memory, or to `ArraySamples`.
 
-    8- and 16-bit unsigned integers are divided by 255 and 65535; other numbers are taken as they are. A
-    writable float32 array is not copied.
+    8- and 16-bit unsigned integers are divided by 255 and 65535; other numbers are not scaled. A
+    float32 tensor, or a writable float32 array, is not copied.
 
     Args:
-        array: Anything NumPy makes an array of.
-        where: What to call it in errors.
+        array: Anything that NumPy converts to an array.
+        where: Name of the data in errors.
         resident: Whether to hold it in memory; None decides by its size.
-        path: The .npy file that the array is a memory map of.
+        path: .npy file of which the array is a memory map.
     """
     if _is_ready(array) and resident is not False:
         assert isinstance(array, Tensor)  # noqa: S101
@@ -66,7 +66,7 @@ def from_array(
 
 
 def _is_ready(array: object) -> bool:
-    """Whether this is a tensor that can be used as it is."""
+    """Return whether this is a tensor that can be used without conversion."""
     return (
         isinstance(array, Tensor)
         and array.dtype == torch.float32
@@ -87,7 +87,7 @@ def open_npy(path: Path) -> Array:
         raise
     except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
         raise DataError(
-            f"{path} cannot be read as a .npy file: {error}; write it anew with numpy.save, as an array of "
+            f"{path} cannot be read as a .npy file: {error}; write it again with numpy.save, as an array of "
             f"numbers"
         ) from error
 
@@ -100,14 +100,14 @@ def open_npz(path: Path) -> dict[str, Array]:
     except (FileNotFoundError, PermissionError):
         raise
     except (ValueError, EOFError, OSError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
-        raise _damaged_npz(path, error) from error
+        raise _corrupted_npz(path, error) from error
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, KeyError, AttributeError) as error:
-        raise _damaged_npz(path, error) from error
+        raise _corrupted_npz(path, error) from error
 
 
-def _damaged_npz(path: Path, error: Exception) -> DataError:
+def _corrupted_npz(path: Path, error: Exception) -> DataError:
     return DataError(
-        f"{path} cannot be read as an .npz file: {error}; write it anew with numpy.savez, as arrays of "
+        f"{path} cannot be read as an .npz file: {error}; write it again with numpy.savez, as arrays of "
         f"numbers"
     )
 
@@ -129,7 +129,7 @@ def _numeric(array: object, where: str) -> Array:
     except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"{where} cannot be made an array of numbers with rows of one length: {reason}"
+            f"{where} cannot be converted to an array of numbers with rows of one length: {reason}"
         ) from error
     if data.dtype.kind not in "fuib":
         raise DataError(f"{where} holds {data.dtype}, not real numbers: convert it first")
@@ -143,12 +143,12 @@ def _numeric(array: object, where: str) -> Array:
 
 
 def scale_of(data: Array) -> float:
-    """What the numbers of an array are divided by."""
+    """Return the number by which the values of an array are divided."""
     return _WHITE.get(data.dtype.newbyteorder("="), 1.0)
 
 
 def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
-    """As float32, all finite; `rows` are the numbers of the rows, for the error."""
+    """Convert to float32 and require finite values; `rows` are the row numbers for the error."""
     if data.dtype == np.float32 and data.flags.writeable and data.flags.c_contiguous and data.dtype.isnative:
         x = torch.from_numpy(np.asarray(data))
     else:

@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def download_size(self) -> int:
-        """Bytes to download, in all."""
+        """Total size of the download in bytes."""
         return sum(remote.size for remote in self.remotes)
 
 
@@ -72,6 +72,10 @@ def _idx_remotes(mirrors: tuple[str, ...], files: Mapping[str, tuple[str, int]])
         Remote(f"{name}-ubyte.gz", tuple(f"{mirror}/{name}-ubyte.gz" for mirror in mirrors), md5, size)
         for name, (md5, size) in files.items()
     )
+
+
+def _remotes(folder: str, *files: tuple[str, str, int]) -> tuple[Remote, ...]:
+    return tuple(Remote(name, (f"{folder}/{name}",), md5, size) for name, md5, size in files)
 
 
 _ENTRIES = (
@@ -139,17 +143,10 @@ _ENTRIES = (
             ),
         ),
         folders=("usps", "."),
-        remotes=tuple(
-            Remote(
-                name,
-                (f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/{name}",),
-                md5,
-                size,
-            )
-            for name, md5, size in (
-                ("usps.bz2", "ec16c51db3855ca6c91edd34d0e9b197", 6579383),
-                ("usps.t.bz2", "8ea070ee2aca1ac39742fdd1ef5ed118", 1831726),
-            )
+        remotes=_remotes(
+            "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass",
+            ("usps.bz2", "ec16c51db3855ca6c91edd34d0e9b197", 6579383),
+            ("usps.t.bz2", "8ea070ee2aca1ac39742fdd1ef5ed118", 1831726),
         ),
         note="LIBSVM's labels 1 to 10 become 0 to 9; usps.h5 needs the extra hdf5",
     ),
@@ -172,17 +169,10 @@ _ENTRIES = (
             ),
         ),
         folders=("pendigits", "."),
-        remotes=tuple(
-            Remote(
-                name,
-                (f"https://archive.ics.uci.edu/ml/machine-learning-databases/pendigits/{name}",),
-                md5,
-                size,
-            )
-            for name, md5, size in (
-                ("pendigits.tra", "8496aa7aa9bfc0e11f56ed4eba23d079", 502098),
-                ("pendigits.tes", "275078cd1761461e3cf39a3926c6ca2f", 234366),
-            )
+        remotes=_remotes(
+            "https://archive.ics.uci.edu/ml/machine-learning-databases/pendigits",
+            ("pendigits.tra", "8496aa7aa9bfc0e11f56ed4eba23d079", 502098),
+            ("pendigits.tes", "275078cd1761461e3cf39a3926c6ca2f", 234366),
         ),
         note="8 points as 2 channels, x and y; the files hold x1, y1, ..., x8, y8, which the paper most "
         "likely read flat: x.transpose(1, 2).flatten(1)",
@@ -244,13 +234,9 @@ _ENTRIES = (
             "cifar-10-batches-py",
             "cifar10",
         ),
-        remotes=(
-            Remote(
-                "cifar-10-python.tar.gz",
-                ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-                "c58f30108f718f92721af3b95e74349a",
-                170498071,
-            ),
+        remotes=_remotes(
+            "https://www.cs.toronto.edu/~kriz",
+            ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170498071),
         ),
         unpacked_size=300 * 2**20,
         note="also read as train/CLASS/*.jpg and test/CLASS/*.jpg, which is lossy",
@@ -279,13 +265,9 @@ _ENTRIES = (
             "cifar-100-python",
             "cifar100",
         ),
-        remotes=(
-            Remote(
-                "cifar-100-python.tar.gz",
-                ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
-                "eb9058c3a382ffc7106e4002c42a8d85",
-                169001437,
-            ),
+        remotes=_remotes(
+            "https://www.cs.toronto.edu/~kriz",
+            ("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169001437),
         ),
         unpacked_size=300 * 2**20,
         note="the 100 fine labels",
@@ -319,13 +301,9 @@ _ENTRIES = (
             "tiny-imagenet-200",
             "tiny-imagenet",
         ),
-        remotes=(
-            Remote(
-                "tiny-imagenet-200.zip",
-                ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",),
-                "90528d7ca1a48142e341f4ef8d21d0de",
-                248100043,
-            ),
+        remotes=_remotes(
+            "http://cs231n.stanford.edu",
+            ("tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de", 248100043),
         ),
         unpacked_size=2**30,
         note="the official validation images are the test split, as in the paper; labels follow the sorted "

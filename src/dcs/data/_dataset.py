@@ -1,4 +1,4 @@
-"""What loading gives: a data set with its splits, in memory or read from disk batch by batch."""
+"""A data set with its splits, in memory or read from disk batch by batch."""
 
 import hashlib
 import multiprocessing
@@ -23,7 +23,7 @@ class DataWarning(UserWarning):
 
 
 class Samples(TorchDataset[Tensor]):
-    """Samples that stay on disk and are read when they are asked for."""
+    """Samples that stay on disk and are read on demand."""
 
     shape: tuple[int, ...]  # (n, ...), as a tensor of all samples would have it
 
@@ -32,7 +32,7 @@ class Samples(TorchDataset[Tensor]):
         """Read some samples, (len(indices), ...) in float32, finite."""
 
     def default_workers(self) -> int:
-        """How many processes read ahead, if nobody says: none in a process that is one of several."""
+        """Return the default number of processes that read ahead: 0 in a process that is one of several."""
         return 0 if multiprocessing.parent_process() else min(4, os.cpu_count() or 1)
 
     def __len__(self) -> int:
@@ -56,10 +56,10 @@ class Split:
     Args:
         x: (n, ...) in float32: a tensor, or `Samples` where the data does not fit in memory.
         y: Labels, (n,) in int64, from 0.
-        clean: x before noise was added, if it was.
-        names: What each sample is, most often its file; empty where it is row i of the data.
-        lengths: (n,): how many entries of a sample's first axis hold data, of samples that end in padding.
-        starts: (n,): where in its recording each sample begins, of recordings cut into windows.
+        clean: x without the noise that was added, if any was.
+        names: Name of each sample, usually its file; empty where samples are rows of an array.
+        lengths: Number of entries along the first axis before the padding, (n,), where samples are padded.
+        starts: Position of each window in its recording, (n,), where recordings are cut into windows.
     """
 
     x: Tensor | Samples
@@ -108,15 +108,15 @@ class Dataset:
     """A data set.
 
     Args:
-        name: Of a known data set, or the file or folder it was read from.
-        train: What to learn from; all there is, where the data has no test split.
-        test: The held-out samples.
-        classes: The name of each label.
-        citation: Whom to cite.
-        licence: What its licence says, in a few words.
-        location: The file or folder it was read from.
-        rate: Of recordings: samples a second.
-        skipped: Files that were left out because they are bad, and what is wrong with each.
+        name: Name of a known data set, or the file or folder it was read from.
+        train: Samples to learn from; all samples, where the data has no test split.
+        test: Held-out samples.
+        classes: Name of each label.
+        citation: Publication to cite.
+        licence: Licence, in a few words.
+        location: File or folder it was read from.
+        rate: Sample rate of recordings in Hz.
+        skipped: Files that were left out, and the problem of each.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one sample."""
+        """Shape of one sample."""
         return tuple(self.train.x.shape[1:])
 
     def __repr__(self) -> str:
@@ -144,9 +144,9 @@ class Dataset:
 
 
 def check_lengths(lengths: object, shape: Sequence[int]) -> None:
-    """Require one length a sample, each from 1 to that of the samples' first axis."""
+    """Require one length per sample, each from 1 to that of the samples' first axis."""
     if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.shape != (shape[0],):
-        raise ValueError(f"lengths must be {shape[0]} integers, one a sample, got {lengths!r:.60}")
+        raise ValueError(f"lengths must be {shape[0]} integers, one per sample, got {lengths!r:.60}")
     if int(lengths.min()) < 1 or int(lengths.max()) > shape[1]:
         raise ValueError(
             f"lengths must be from 1 to {shape[1]}, the samples' first axis, got {int(lengths.min())} to "
@@ -155,7 +155,7 @@ def check_lengths(lengths: object, shape: Sequence[int]) -> None:
 
 
 def valid_entries(lengths: Tensor, shape: Sequence[int]) -> Tensor:
-    """Which entries of samples of a shape lie before their padding, (n, shape[0], 1, ...)."""
+    """Return a mask of the entries before the padding, (n, shape[0], 1, ...), for samples of a shape."""
     number = torch.arange(shape[0], device=lengths.device)
     return (number < lengths[:, None]).reshape(len(lengths), shape[0], *[1] * (len(shape) - 1))
 
@@ -171,7 +171,7 @@ def fingerprint(x: Tensor | Samples) -> str:
 
 
 def is_resident(float_count: int, resident: bool | None) -> bool:
-    """Whether so many float32 numbers are held in memory: by default up to a quarter of the machine's."""
+    """Return whether to hold so many float32 numbers in memory: by default up to a quarter of it."""
     return 4 * float_count <= _physical_memory() // 4 if resident is None else resident
 
 
@@ -183,15 +183,15 @@ def _physical_memory() -> int:
 
 
 def to_labels(y: object, classes: int, where: str) -> Tensor:
-    """Labels as int64, each checked to be one of the classes."""
+    """Convert labels to int64 and require each to be one of the classes."""
     try:
         labels = torch.as_tensor(y).to(torch.int64).reshape(-1)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise DataError(f"{where} holds labels that are no class numbers ({error}): replace it") from error
+        raise DataError(f"{where} holds labels that are not class numbers ({error}): replace it") from error
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         wrong = int(labels.min()) if int(labels.min()) < 0 else int(labels.max())
         raise DataError(
             f"{where} holds the label {wrong}, but there are {classes} classes, 0 to {classes - 1}: "
-            f"the file is damaged or of another data set; replace it"
+            f"the file is corrupted or of another data set; replace it"
         )
     return labels

@@ -31,7 +31,7 @@ def read_usps_hdf5(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def read_usps_libsvm(path: Path) -> tuple[Tensor, Tensor]:
-    """Read one split in LIBSVM's format, .bz2 or plain; values from -1 to 1 are brought to [0, 1]."""
+    """Read one split in LIBSVM's format, .bz2 or plain; values from -1 to 1 are scaled to [0, 1]."""
     from sklearn.datasets import load_svmlight_file
 
     try:
@@ -85,5 +85,5 @@ def _check_range(path: Path, x: Tensor, low: float, high: float) -> None:
     if float(x.min()) < low or float(x.max()) > high:
         raise DataError(
             f"{path} has values from {float(x.min()):g} to {float(x.max()):g}, outside {low:g} to {high:g}: "
-            f"it is damaged or scaled otherwise; replace it"
+            f"it is corrupted or scaled differently; replace it"
         )

@@ -28,11 +28,11 @@ class DownloadError(OSError):
 
 
 class _FailedError(Exception):
-    """One mirror cannot give the file; the message says why in a few words."""
+    """One mirror cannot send the file; the message says why."""
 
 
 class _InterruptedError(_FailedError):
-    """The mirror gave a part of the file, from which the download can go on."""
+    """The mirror sent a part of the file, from which the download can resume."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Remote:
     """A published file.
 
     Args:
-        file: The name it gets on disk.
-        urls: Where it is (http or https), tried in order.
-        md5: Its checksum; None if none is published.
-        size: In bytes, to show how far the download is; 0 if unknown.
+        file: Name on disk.
+        urls: Mirrors (http or https), tried in order.
+        md5: Checksum; None if none is published.
+        size: Size in bytes, for the progress display; 0 if unknown.
     """
 
     file: str
@@ -55,7 +55,7 @@ class Remote:
 def fetch(remote: Remote, folder: Path) -> Path:
     """Return the file's path in the folder, after downloading it if it is not there.
 
-    A file that is there is trusted. A download that was cut short, even by a crash, goes on where it stopped.
+    A file that is there is trusted. A download that was cut short, even by a crash, is resumed.
 
     Raises:
         DownloadError: No mirror gives the file, or it cannot be saved.
@@ -77,11 +77,11 @@ def fetch(remote: Remote, folder: Path) -> Path:
 
 @contextmanager
 def locked(target: Path, doing: str) -> Iterator[None]:
-    """Let one process at a time make a file or folder; the others wait, and say so once on stderr.
+    """Allow one process at a time to make a file or folder; the others print one line to stderr and wait.
 
     Args:
-        target: What is made; the body must look whether it is there already.
-        doing: What the other process is doing, as it is shown.
+        target: File or folder to make; the body must check whether it exists already.
+        doing: Task of the other process, for the message.
     """
     lock = FileLock(f"{target}.lock")
     try:
@@ -149,7 +149,7 @@ def _retrieve(url: str, remote: Remote, target: Path) -> None:
 
 
 def _stream(url: str, part: Path, remote: Remote) -> None:
-    """Append to the part what it lacks, or write it anew where it cannot be continued."""
+    """Append to the part what it lacks, or rewrite it where it cannot be continued."""
     import requests
     import urllib3
 
@@ -206,7 +206,7 @@ def _get(url: str, offset: int, validator: str) -> "requests.Response":
 
 
 def _continues(response: "requests.Response", offset: int, validator: str) -> bool:
-    """Whether an answer to a range request can be used: it may also be the whole file, or an error."""
+    """Return whether an answer to a range request can be used: the range, the whole file, or an error."""
     if response.status_code != 206:
         return response.status_code != 416
     start = response.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
@@ -214,18 +214,18 @@ def _continues(response: "requests.Response", offset: int, validator: str) -> bo
 
 
 def _validator(response: "requests.Response") -> str:
-    """What tells this version of the file from others: a strong ETag, else the date of the last change."""
+    """Return what identifies this version of the file: a strong ETag, else the date of the last change."""
     etag = response.headers.get("ETag", "")
     return etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
 
 
 def _memory(part: Path) -> Path:
-    """The file that tells where a part came from."""
+    """Return the path of the file that records where a part came from."""
     return part.with_name(f"{part.name}.json")
 
 
 def _remembered(part: Path, url: str) -> str:
-    """The validator of the part, if it came from this URL and had one; else empty."""
+    """Return the validator of the part, if it came from this URL and had one; else an empty string."""
     try:
         memory = json.loads(_memory(part).read_text("utf-8"))
     except (FileNotFoundError, ValueError):
@@ -234,7 +234,7 @@ def _remembered(part: Path, url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause in a chain of errors, in its own words."""
+    """Return the message of the first cause in a chain of errors."""
     while deeper := error.__cause__ or error.__context__:
         error = deeper
     return str(getattr(error, "strerror", None) or error).lower()

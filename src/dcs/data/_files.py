@@ -30,12 +30,12 @@ _KINDS_LISTED = 5
 
 
 class FileSamples(Samples):
-    """Samples that are decoded from their files when they are asked for.
+    """Samples that are decoded from their files on demand.
 
     Args:
-        files: One a sample: paths, or parts of files that say as text which file they are of.
-        decode: Gives the sample in a file as a float32 tensor; must be picklable, for DataLoader workers.
-        shape: Of one sample.
+        files: One per sample: paths, or parts of files whose text is the path.
+        decode: Function that returns the sample in a file in float32; picklable, for DataLoader workers.
+        shape: Shape of one sample.
     """
 
     def __init__(self, files: Sequence[Any], decode: Callable[[Any], Tensor], shape: tuple[int, ...]) -> None:
@@ -61,11 +61,11 @@ def read_files(
     """Decode files into one tensor, (n, ...) in float32, or leave them on disk if they are too many.
 
     Args:
-        files: One a sample, as for `FileSamples`.
-        decode: Gives the sample in a file as a float32 tensor; must be picklable.
-        shape: Of one sample.
+        files: One per sample, as for `FileSamples`.
+        decode: Function that returns the sample in a file in float32; picklable.
+        shape: Shape of one sample.
         resident: Whether to hold all in memory; None decides by their size.
-        what: The task, as its progress is shown.
+        what: Name of the task in the progress display.
 
     Raises:
         DataError: If a sample has another shape or holds NaN or infinite values.
@@ -80,7 +80,7 @@ def read_files(
 
 
 def scan_files(files: Sequence[Path], read_header: Callable[[Path], Header], what: str) -> list[Header]:
-    """Read what files say of themselves, in their order; one thread is quickest, as headers are short."""
+    """Read the headers of files, in order, in one thread, which is fastest for short headers."""
     if not files:
         raise DataError(f"{what}: there are no files to read; give at least one")
     headers = []
@@ -115,25 +115,25 @@ def sort_out(
 
 
 def quote(file: object) -> str:
-    """A file's name for a message, on one line whatever it holds."""
+    """Quote a file name for a message, on one line whatever characters it has."""
     return repr(str(file))
 
 
 def unreadable(file: Path, kind: str, reason: str) -> DataError:
-    """The error for a file that cannot be opened or decoded."""
+    """Return the error for a file that cannot be opened or decoded."""
     return DataError(
         f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy, or "
-        f"leave out all such files with {argument('skip_bad', value=True)}"
+        f"leave out all such files with {argument('skip_bad', True)}"
     )
 
 
 def no_file(file: Path) -> DataError:
-    """The error for what cannot be opened; a pipe would make one wait for ever."""
-    return DataError(f"{quote(file)} is a broken link or no regular file: remove it or restore it")
+    """Return the error for what is not a file; reading a pipe would wait forever."""
+    return DataError(f"{quote(file)} is a broken link or not a regular file: remove it or restore it")
 
 
 def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
-    """The kinds among files, with counts and an example of each, the commonest first."""
+    """List the kinds among files, with counts and an example of each, the most frequent first."""
     example = dict(zip(reversed(kinds), reversed(files), strict=True))
     counts = Counter(kinds).most_common()
     parts = [
@@ -148,7 +148,7 @@ def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
 
 
 def _fill(out: Tensor, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> Iterator[int]:
-    """Decode file i into out[i]; yield how many more are done, now and then."""
+    """Decode file i into out[i]; yield how many more are done after each task."""
     rows = out.numpy()  # NumPy, as torch's own threads would compete with these
 
     def fill(start: int) -> int:
@@ -169,10 +169,10 @@ def _fill(out: Tensor, files: Sequence[Any], decode: Callable[[Any], Tensor]) ->
 
 
 def changed(file: object, found: tuple[int, ...], promised: tuple[int, ...]) -> DataError:
-    """The error for a file that does not hold what it should."""
+    """Return the error for a file whose content does not match its header."""
     return DataError(
         f"{quote(file)} holds a sample of shape {found} where its header and the other files "
-        f"promise {promised}: it is damaged or was changed; remove it or replace it by an intact copy"
+        f"promise {promised}: it is corrupted or was changed; remove it or replace it by an intact copy"
     )
 
 
@@ -190,7 +190,7 @@ def _check(sample: np.ndarray, shape: tuple[int, ...], file: object) -> np.ndarr
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Drop what decoders warn of (odd metadata): what matters here is checked, and raises.
+    """Suppress warnings of decoders about odd metadata: what matters is checked, and raises.
 
     Entered by the thread that waits for the decoding ones, because warning filters are global.
     """

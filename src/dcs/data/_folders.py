@@ -3,6 +3,7 @@
 import os
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,14 +11,16 @@ from torch import Tensor
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
 from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
-from dcs.data._reading import Reading
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 _SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "eval"}
 _OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
 
 
-def read_folder(folder: Path, reading: Reading, resident: bool | None = None) -> Dataset:
+def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) -> Dataset:
     """Read all images, or all recordings, below a folder; or one recording.
 
     Files are read in the order of their paths. Hidden files and folders are skipped, and so, with a warning,
@@ -117,7 +120,7 @@ def _make_splits(
 
 
 def _find(folder: Path, skip_bad: bool) -> tuple[list[str], bool]:
-    """The paths of images or recordings, relative to the folder and sorted; and whether they are images."""
+    """Return the sorted relative paths of images or recordings, and whether they are images."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
         raise DataError(f"{quote(folder)} must be a folder, but there is {found} there: check the path")
@@ -167,7 +170,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _divide(folder: Path, names: list[str]) -> dict[str, list[str]]:
-    """The files of each split, training first, by the folder that holds it; "" where there are no splits."""
+    """Return the files of each split, training first, by its folder; "" where there are no splits."""
     tops = sorted({name.partition("/")[0] for name in names})
     roots = {top.lower(): top for top in tops}
     if set(roots) in ({"train", "test"}, {"train"}) and len(tops) == len(roots):
@@ -186,7 +189,7 @@ def _divide(folder: Path, names: list[str]) -> dict[str, list[str]]:
 
 
 def _sub_folders(names: list[str], root: str) -> list[str]:
-    """The sub-folder of `root` that each file is in; none if some file is in no sub-folder."""
+    """Return the sub-folder of `root` of each file; none if some file is in no sub-folder."""
     parts = [name.split("/")[1 if root else 0 :] for name in names]
     return [part[0] for part in parts] if all(len(part) > 1 for part in parts) else []
 

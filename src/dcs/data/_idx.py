@@ -44,7 +44,7 @@ def _fill(path: Path, chunks: Iterator[bytes], out: np.ndarray[Any, np.dtype[Any
     for chunk in chunks:
         end = done + len(chunk)
         if end > len(out):
-            raise _damaged(path, f"it is longer than the {len(out)} entries that its header promises")
+            raise _corrupted(path, f"it is longer than the {len(out)} entries that its header promises")
         values = np.frombuffer(chunk, np.uint8)
         if out.dtype == np.float32:
             np.divide(values, np.float32(255), out=out[done:end])
@@ -52,20 +52,20 @@ def _fill(path: Path, chunks: Iterator[bytes], out: np.ndarray[Any, np.dtype[Any
             out[done:end] = values
         done = end
     if done < len(out):
-        raise _damaged(path, f"it ends after {done} of {len(out)} entries")
+        raise _corrupted(path, f"it ends after {done} of {len(out)} entries")
 
 
 def _header(path: Path, chunks: Iterator[bytes], ndim: int) -> tuple[int, ...]:
     """Read the magic number and the shape; _chunks gives the 4 + 4·ndim bytes of a header first."""
     header = next(chunks, b"")
     if header[:3] != b"\0\0\x08" or header[3:4] != bytes([ndim]):
-        raise _damaged(path, f"it does not begin like an IDX file of bytes with {ndim} axes")
+        raise _corrupted(path, f"it does not start like an IDX file of bytes with {ndim} axes")
     if len(header) < 4 + 4 * ndim:
-        raise _damaged(path, "it ends in its header")
+        raise _corrupted(path, "it ends in its header")
     shape = struct.unpack(f">{ndim}I", header[4:])
     size = int(np.prod(shape, dtype=object))
     if not 0 < size <= path.stat().st_size * 1100:  # deflate packs at most 1032 to 1
-        raise _damaged(path, f"its header promises the shape {shape}")
+        raise _corrupted(path, f"its header promises the shape {shape}")
     return shape
 
 
@@ -89,15 +89,15 @@ def _unpacked(path: Path, file: BinaryIO) -> Iterator[bytes]:
     try:
         while piece := stream.unconsumed_tail or file.read(_PACKED_CHUNK):
             if stream.eof:
-                raise _damaged(path, "something follows its gzip stream")
+                raise _corrupted(path, "something follows its gzip stream")
             yield stream.decompress(piece, _CHUNK)
         while not stream.eof and (rest := stream.decompress(b"", _CHUNK)):  # what it still holds back
             yield rest
     except zlib.error as error:
-        raise _damaged(path, f"its gzip stream is broken ({error})") from error
+        raise _corrupted(path, f"its gzip stream is broken ({error})") from error
     if not stream.eof or stream.unused_data:
-        raise _damaged(path, f"its gzip stream {'has a tail' if stream.eof else 'ends too early'}")
+        raise _corrupted(path, f"its gzip stream {'has a tail' if stream.eof else 'ends too early'}")
 
 
-def _damaged(path: Path, what: str) -> DataError:
-    return DataError(f"{path} is damaged: {what}; delete it and load it again")
+def _corrupted(path: Path, what: str) -> DataError:
+    return DataError(f"{path} is corrupted: {what}; delete it and load it again")

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError
 from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
-from dcs.data._reading import Reading
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 
@@ -37,7 +40,7 @@ class _Header(NamedTuple):
 
 
 def read_images(
-    files: Sequence[Path], reading: Reading, resident: bool | None = None
+    files: Sequence[Path], reading: "Reading", resident: bool | None = None
 ) -> Tensor | FileSamples:
     """Read image files.
 
@@ -61,10 +64,12 @@ def read_images(
     """
     for name in ("rate", "hop"):
         if getattr(reading, name) is not None:
-            raise ValueError(f"{name} is for recordings and is not applicable to images: leave it out")
+            raise ValueError(
+                f"{argument(name)} is for recordings and is not applicable to images: leave it out"
+            )
     mixed, size = reading.mixed, reading.size
     if mixed in ("pad", "windows"):
-        raise ValueError(f'mixed="{mixed}" is for recordings: use mixed="resize" or mixed="crop" for images')
+        raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")
     size = (size, size) if isinstance(size, int) else size
     headers = scan_files(files, _read_header, "scanning images")
     if len({header.floating for header in headers}) > 1:
@@ -90,7 +95,7 @@ def _agree_on_colour(files: Sequence[Path], colour: list[bool], mixed: str) -> b
         kinds = list_kinds(["colour" if c else "grey" for c in colour], files)
         raise DataError(
             f"grey and colour images are mixed: {kinds}: put them in folders of their own, or repeat the "
-            f'grey ones in three channels with mixed="resize" or mixed="crop"'
+            f"grey ones in three channels with {_fitting()}"
         )
     return any(colour)
 
@@ -105,14 +110,14 @@ def _agree_on_size(
         raise DataError(
             f"images must be of one size (height×width){asked} but these are "
             f"{list_kinds([f'{h}×{w}' for h, w in sizes], files)}: "
-            f'remove the odd ones, or use mixed="resize" or mixed="crop"'
+            f"remove the odd ones, or use {_fitting()}"
         )
     if mixed == "crop" and (smallest[0] < height or smallest[1] < width):
         small = [i for i, (h, w) in enumerate(sizes) if h < height or w < width]
         kinds = list_kinds([f"{h}×{w}" for h, w in (sizes[i] for i in small)], [files[i] for i in small])
         raise DataError(
             f"images are smaller (height×width) than the {height}×{width} that size cuts out: {kinds}: "
-            f'use a smaller size, or mixed="resize"'
+            f"use a smaller size, or {argument('mixed', 'resize')}"
         )
     return height, width
 
@@ -150,14 +155,14 @@ def _decode(file: Path, *, colour: bool, size: tuple[int, int], mixed: str) -> T
 
 
 def _resize(channel: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Average over areas, which keeps the range and does not spread noise over neighbouring pixels."""
+    """Resize by averaging over areas, which keeps the range and does not spread noise to neighbours."""
     pillow = require("PIL.Image", "images", "reading images")
     image = pillow.fromarray(np.ascontiguousarray(channel))
     return np.array(image.resize((size[1], size[0]), pillow.Resampling.BOX))
 
 
 def _read_pixels(file: Path, image: Any) -> np.ndarray:
-    """The pixels as stored, (h, w) or (h, w, 3) in float32."""
+    """Return the pixels as stored, (h, w) or (h, w, 3) in float32."""
     grey, mode = _is_grey(image), image.mode  # before decoding, which changes the palette
     if mode == "F":
         return np.array(image, dtype=np.float32)
@@ -185,7 +190,7 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
 
 
 def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
-    """Both bytes of 16-bit colour: Pillow keeps the upper, so a second decoding takes the lower for it."""
+    """Read both bytes of 16-bit colour: Pillow keeps the upper, so a second decoding reads the lower."""
     lower_of = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
     with _open(file) as lower:
         tiles = []
@@ -206,14 +211,14 @@ def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
 
 
 def _bits(image: Any) -> int:
-    """Bits of a channel; more than 8 only where the format has more."""
+    """Return the number of bits per channel; more than 8 only where the format has more."""
     if image.format == "TIFF":
         return int(max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))))
     return 16 if image.format == "PNG" and ";16" in image.tile[0].args else 8
 
 
 def _is_grey(image: Any) -> bool:
-    """Whether an image that was opened but not decoded is grey."""
+    """Return whether an image that was opened but not decoded is grey."""
     if image.mode not in ("P", "PA"):
         return image.mode in _GREY_MODES or image.mode.startswith("I;16")
     pillow = require("PIL.Image", "images", "reading images")
@@ -224,7 +229,7 @@ def _is_grey(image: Any) -> bool:
 
 
 def _orientation(image: Any) -> int:
-    """The EXIF orientation, 1 to 8; 1, which is upright, if there is none that can be read."""
+    """Return the EXIF orientation, 1 to 8; 1 (upright) if none can be read."""
     pillow = require("PIL.Image", "images", "reading images")
     try:
         # Not image.getexif(), which decodes a PNG image in search of EXIF data at its end.
@@ -245,7 +250,7 @@ def _upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
-    """Open an image; what fails until it is closed names the file."""
+    """Open an image; errors until it is closed name the file."""
     pillow = require("PIL.Image", "images", "reading images")
     try:
         # A stream, as Pillow maps a named TIFF file into memory, and then misreads one that is turned.
@@ -261,5 +266,10 @@ def _open(file: Path) -> Iterator[Any]:
             f"{quote(file)} has too many pixels to be decoded safely ({error}): cut it into smaller images, "
             f"or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it"
         ) from error
-    except Exception as error:  # damaged files make Pillow raise errors of every kind
+    except Exception as error:  # corrupted files make Pillow raise errors of every kind
         raise unreadable(file, "an image", str(error) or type(error).__name__) from error
+
+
+def _fitting() -> str:
+    """Name the ways to bring images to one size."""
+    return f"{argument('mixed', 'resize')} or {argument('mixed', 'crop')}"

@@ -1,4 +1,4 @@
-"""torch's own data sets as data."""
+"""`torch.utils.data.Dataset` as data."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dcs.data._tables import number_labels
 
 
 class ItemSamples(Samples):
-    """The items of a map-style data set: each a sample, or a tuple that begins with one."""
+    """Items of a map-style data set: samples, or tuples that begin with one."""
 
     def __init__(self, items: TorchDataset[Any], where: str) -> None:
         self.items, self.where = items, where
@@ -44,7 +44,7 @@ class ItemSamples(Samples):
         return torch.stack(samples)
 
     def default_workers(self) -> int:
-        """None: open files, random states and the like may not bear being forked."""
+        """Return 0: open files and random states may not survive a fork."""
         return 0
 
     def _sample(self, index: int) -> Tensor:
@@ -52,7 +52,7 @@ class ItemSamples(Samples):
             item = self.items[index]
         except Exception as error:  # a data set of others can fail in any way
             raise DataError(
-                f"{self.where} failed at {index}: {type(error).__name__}: {error}; mend it, or leave that "
+                f"{self.where} failed at {index}: {type(error).__name__}: {error}; correct it, or leave that "
                 f"item out"
             ) from error
         if isinstance(item, tuple | list) and item:
@@ -74,7 +74,7 @@ class ItemSamples(Samples):
 
 
 def from_torch(items: TorchDataset[Any], resident: bool | None) -> Dataset:
-    """A data set of torch's; a TensorDataset is used as it stands."""
+    """Convert a torch data set; the tensors of a TensorDataset are used directly."""
     where = type(items).__name__
     if isinstance(items, IterableDataset):
         raise DataError(

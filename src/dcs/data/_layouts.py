@@ -1,4 +1,4 @@
-"""How the known data sets are read, in each of the forms in which people have their files."""
+"""Readers of the known data sets, for each layout in which their files are found."""
 
 import csv
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,14 +16,16 @@ from dcs.data._dataset import DataError, Split, to_labels
 from dcs.data._digits import read_usps_hdf5
 from dcs.data._idx import read_idx_images, read_idx_labels
 from dcs.data._images import IMAGE_SUFFIXES, read_images
-from dcs.data._reading import Reading
 from dcs.data._recordings import plan_recordings
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 Files = Mapping[str, Path]
 
 
 class Loaded(NamedTuple):
-    """What a layout's reader gives."""
+    """Splits, class names and sample rate that a reader returns."""
 
     train: Split
     test: Split
@@ -33,13 +35,13 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a data set in one of the forms in which people have it."""
+    """Files of a data set in one of the layouts in which it is found."""
 
-    files: Mapping[str, tuple[str, ...]]  # what each is, and the names it may have
-    read: Callable[[Files, Reading, bool | None], Loaded]
+    files: Mapping[str, tuple[str, ...]]  # role of each, and its possible names
+    read: "Callable[[Files, Reading, bool | None], Loaded]"
 
     def find(self, folder: Path) -> Files | None:
-        """The files in a folder, if all of them are there."""
+        """Return the files in a folder, or None unless all exist."""
         found = {}
         for role, names in self.files.items():
             path = next((folder / name for name in names if _is_there(folder / name)), None)
@@ -52,7 +54,7 @@ class Layout:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a folder that may not be looked into
+    except OSError:  # no permission to look into the folder
         return False
 
 
@@ -64,8 +66,8 @@ FASHION = (
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
-    """The 8x8 digits in scikit-learn: the first 1,200 to train."""
+def read_digits_layout(_: Files, __: "Reading", ___: bool | None) -> Loaded:
+    """Read the 8x8 digits of scikit-learn: the first 1,200 to train."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -75,7 +77,7 @@ def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
 
 
 def read_idx_layout(files: Files, classes: tuple[str, ...]) -> Loaded:
-    """MNIST and Fashion-MNIST; unpacking releases the interpreter's lock: two files share two cores."""
+    """Read MNIST or Fashion-MNIST, two files at a time: unpacking releases the interpreter's lock."""
     with ThreadPoolExecutor(2) as pool:
         images = [pool.submit(read_idx_images, files[f"{split} images"]) for split in ("train", "test")]
         labels = [read_idx_labels(files[f"{split} labels"]) for split in ("train", "test")]
@@ -92,7 +94,7 @@ def read_idx_layout(files: Files, classes: tuple[str, ...]) -> Loaded:
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_usps_hdf5_layout(files: Files, _: Reading, __: bool | None) -> Loaded:
+def read_usps_hdf5_layout(files: Files, _: "Reading", __: bool | None) -> Loaded:
     splits = [
         Split(x, to_labels(y, 10, str(files["both"]))) for x, y in read_usps_hdf5(files["both"]).values()
     ]
@@ -117,8 +119,8 @@ def read_cifar_layout(files: Files, meta: str, classes_key: bytes, label_key: by
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
-    """CIFAR-10 as train/CLASS/*.jpg and test/CLASS/*.jpg."""
+def read_image_classes_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
+    """Read CIFAR-10 from train/CLASS/*.jpg and test/CLASS/*.jpg."""
     splits = []
     for split in ("train", "test"):
         paths = sorted(path for path in files[split].glob("*/*") if path.suffix.lower() in IMAGE_SUFFIXES)
@@ -130,13 +132,13 @@ def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -
                 f"{', '.join(CIFAR10)}"
             )
         names = [path.relative_to(files[split].parent).as_posix() for path in paths]
-        x = read_images(paths, Reading(size=(32, 32)), resident)
+        x = read_images(paths, reading.model_copy(update={"size": (32, 32)}), resident)
         splits.append(Split(x, torch.tensor([numbers[path.parent.name] for path in paths]), names=names))
     return Loaded(splits[0], splits[1], CIFAR10)
 
 
-def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
-    """The official layout; the validation images are the test split, as in the paper."""
+def read_tiny_imagenet_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
+    """Read the official layout; the validation images are the test split, as in the paper."""
     ids = sorted(_text(files["ids"]).split())
     numbers = {wordnet: index for index, wordnet in enumerate(ids)}
     words = _text(files["words"]).splitlines()
@@ -157,7 +159,8 @@ def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -
                 f"it and load it again"
             )
         # A few of its images are grey: as colours, their three channels are equal.
-        x = read_images(paths, Reading(mixed="crop", size=(64, 64)), resident)
+        cropped = reading.model_copy(update={"mixed": "crop", "size": (64, 64)})
+        x = read_images(paths, cropped, resident)
         names = [path.relative_to(folder).as_posix() for path in paths]
         splits.append(Split(x, torch.tensor([numbers[wordnet] for wordnet in wordnets]), names=names))
     return Loaded(splits[0], splits[1], tuple(titles.get(wordnet, wordnet) for wordnet in ids))
@@ -167,11 +170,11 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is damaged ({error}): delete it and load it again") from error
+        raise DataError(f"{path} is corrupted ({error}): delete it and load it again") from error
 
 
-def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> Loaded:
-    """Recordings of 5 s; one of the five official folds is the test split."""
+def read_esc50_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
+    """Read recordings of 5 s; one of the five official folds is the test split."""
     try:
         with files["table"].open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -182,13 +185,13 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
     except DataError:
         raise
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise DataError(f"{files['table']} is damaged ({error}): delete it and load it again") from error
+        raise DataError(f"{files['table']} is corrupted ({error}): delete it and load it again") from error
     rate = 0
 
     def read(chosen: Tensor) -> Split:
         nonlocal rate
         places = chosen.nonzero().squeeze(1).tolist()
-        plan = plan_recordings([paths[place] for place in places], Reading())
+        plan = plan_recordings([paths[place] for place in places], reading)
         rate = plan.rate
         return Split(plan.read(resident), labels[chosen], names=[paths[place].name for place in places])
 
@@ -196,8 +199,8 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
     return Loaded(train, test, tuple(names.get(label, str(label)) for label in range(50)), rate)
 
 
-def _fold(folds: Tensor, reading: Reading, where: str) -> tuple[Tensor, Tensor]:
-    """Return which samples are to train and which to test on."""
+def _fold(folds: Tensor, reading: "Reading", where: str) -> tuple[Tensor, Tensor]:
+    """Return masks of the training and the test samples."""
     test = folds == (reading.fold or 5)
     if not test.any() or test.all():
         known = ", ".join(str(fold) for fold in folds.unique().tolist())
@@ -209,8 +212,8 @@ TONES, TONES_RATE = 300, 8_000
 _PITCHES = 6
 
 
-def make_tones(_: Files, reading: Reading, __: bool | None) -> Loaded:
-    """Make half a second of tones of six pitches that fade away, in as much white noise, always the same."""
+def make_tones(_: Files, reading: "Reading", __: bool | None) -> Loaded:
+    """Make fading tones of six pitches, half a second each, in white noise of equal power."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(TONES) % _PITCHES
     begin, phase, length = torch.rand(3, TONES, 1, generator=generator)

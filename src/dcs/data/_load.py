@@ -4,7 +4,7 @@ import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -19,10 +19,12 @@ from dcs.data._folders import read_folder
 from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._locate import Found, obtain
-from dcs.data._reading import NoiseSpec, Reading, suggest
 from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.noise import IsotropicNoise, add
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Noise = str | tuple[str | IsotropicNoise, float]
@@ -85,6 +87,8 @@ def load(
         >>> load(np.zeros((5, 3)))
         Dataset('array', shape=(3,), train=5)
     """
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
+
     options: dict[str, Any] = {
         "mixed": mixed,
         "size": size,
@@ -110,7 +114,7 @@ def load(
     return data if law is None else _with_noise(data, *law, seed)
 
 
-def _known(entry: Entry, found: Found, reading: Reading, resident: bool | None) -> Dataset:
+def _known(entry: Entry, found: Found, reading: "Reading", resident: bool | None) -> Dataset:
     train, test, classes, rate = found.layout.read(found.files, reading, resident)
     location = found.folder if found.files else None
     if (len(train), len(test)) != (entry.train, entry.test):
@@ -123,7 +127,7 @@ def _known(entry: Entry, found: Found, reading: Reading, resident: bool | None) 
     return Dataset(entry.name, train, test, classes, entry.citation, entry.licence, location, rate)
 
 
-def _own(source: object, reading: Reading, resident: bool | None) -> Dataset:
+def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
     label = reading.label
     if isinstance(source, TorchDataset) and not isinstance(source, Samples):
         return from_torch(source, resident)
@@ -142,6 +146,8 @@ def _own(source: object, reading: Reading, resident: bool | None) -> Dataset:
     if path.is_dir() or (path.is_file() and suffix in AUDIO_SUFFIXES):
         return read_folder(path, reading, resident)
     if not path.exists():
+        from dcs.data._reading import suggest
+
         hint = suggest(str(source), CATALOGUE)
         raise FileNotFoundError(f"{str(source)!r} is neither a known data set nor a file or folder: {hint}")
     if suffix == ".npy":
@@ -171,7 +177,7 @@ def _from_table(where: str, table: Table, resident: bool | None, location: Path 
 
 
 def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None) -> Dataset:
-    """x (or the only array) with y; or x_train, y_train, x_test, y_test."""
+    """Read x (or the only array) with y; or x_train, y_train, x_test, y_test."""
     arrays = open_npz(path)
     names = ", ".join(arrays) or "(none)"
     if label is not None and label is not False and (not isinstance(label, str) or label not in arrays):
@@ -209,7 +215,7 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
         if y is not None:
             if y.shape != x.shape[:1]:
                 raise DataError(
-                    f"{path} has {x.shape} data and {y.shape} labels: one label a sample is needed"
+                    f"{path} has {x.shape} data and {y.shape} labels: one label per sample is needed"
                 )
             labels = to_labels(numbers[start : start + len(y)], len(classes), str(path))
             start += len(y)
@@ -222,6 +228,8 @@ def _check_noise(noise: Noise) -> tuple[str | IsotropicNoise, float]:
     if isinstance(noise, tuple) and len(noise) == 2 and isinstance(noise[0], IsotropicNoise):
         check_number("strength of noise", noise[1], at_least=0)
         return noise[0], noise[1]
+    from dcs.data._reading import NoiseSpec
+
     spec = NoiseSpec.of(noise)  # type: ignore[arg-type]
     return spec.kind, spec.strength
 
@@ -251,7 +259,7 @@ def _options_of(source: object) -> tuple[str, ...]:
 
 
 def _own_path(source: str | os.PathLike[str]) -> Path:
-    """Absolute, so that it is found again from wherever it is read later."""
+    """Return the absolute path, so that it is found again after a change of directory."""
     if not str(source):
         raise ValueError("name is empty: name a known data set, a file or a folder")
     try:

@@ -1,4 +1,4 @@
-"""Where the files of a known data set are: on disk, or, if need be, downloaded."""
+"""Find the files of a known data set on disk, or download them."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 
 def search_folders(root: str | os.PathLike[str] | None) -> list[Path]:
-    """The folders that may hold data sets: only an explicit root; else the usual ones.
+    """Return the folders that may hold data sets: an explicit root alone, else the usual ones.
 
     The first is also where downloads go: the root, else what DCS_DATA names, else the user's cache.
     """
@@ -38,7 +38,7 @@ def search_folders(root: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def own_folder(name: str, given: str | os.PathLike[str]) -> Path:
-    """The folder that a user named; it need not be there yet."""
+    """Return the absolute path of a folder that a user named; it need not exist yet."""
     if not isinstance(given, str | os.PathLike):
         raise TypeError(f"{name} must be a path, got {type(given).__name__}")
     try:
@@ -51,7 +51,7 @@ def own_folder(name: str, given: str | os.PathLike[str]) -> Path:
 
 
 def find(entry: Entry, root: str | os.PathLike[str] | None = None) -> Found | None:
-    """The data set where it is on disk, ready to be read."""
+    """Find a data set on disk; None if it is not there."""
     for base in search_folders(root):
         for folder in entry.folders or ("",):
             for layout in entry.layouts:
@@ -62,7 +62,7 @@ def find(entry: Entry, root: str | os.PathLike[str] | None = None) -> Found | No
 
 
 def obtain(entry: Entry, root: str | os.PathLike[str] | None, download: bool) -> Found:
-    """The data set on disk; an archive of it is unpacked, and what is missing is downloaded."""
+    """Find a data set on disk, or unpack an archive of it, or download it."""
     found = find(entry, root)
     if found is not None:
         return found
@@ -98,7 +98,7 @@ def _archive_on_disk(entry: Entry, bases: Iterable[Path]) -> Path | None:
 
 
 def _unpack(entry: Entry, archive: Path, folder: Path, root: str | os.PathLike[str] | None) -> Found:
-    """Unpack into root/NAME/unpacked, of the root where the archive lies or, if need be, of the first."""
+    """Unpack into root/NAME/unpacked, where root is the archive's or, if that is read-only, the first."""
     if folder.name != entry.name:
         folder = folder / entry.name
     if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
@@ -124,7 +124,7 @@ def _expect(entry: Entry, root: str | os.PathLike[str] | None) -> Found:
 
 
 def _hint(entry: Entry, bases: Iterable[Path]) -> str:
-    """For those who named the folder of the files in place of the one that holds it."""
+    """Return a hint for a root that is the folder of the files instead of its parent."""
     for base in bases:
         if any(layout.find(base) for layout in entry.layouts):
             return f" ({base} itself looks like it: move its files into {base / entry.name})"
@@ -132,7 +132,7 @@ def _hint(entry: Entry, bases: Iterable[Path]) -> str:
 
 
 def _md5(found: Found) -> str:
-    """Of the names and contents of all files."""
+    """Return the checksum of the names and contents of all files."""
     digest = hashlib.md5(usedforsecurity=False)
     for path in found.files.values():
         for file in sorted(path.iterdir()) if path.is_dir() else [path]:

@@ -1,4 +1,4 @@
-"""Recordings to log-mel spectrograms, as the paper's Expt3 sees them."""
+"""Log-mel spectrograms of recordings, as in the paper's Expt3."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,7 @@ _LINEAR_HZ, _BREAK_HZ, _BREAK_MEL, _LOG_STEP = 200 / 3, 1000.0, 15.0, np.log(6.4
 
 @dataclass(frozen=True)
 class LogMel:
-    """Waveforms (n, t) to log-mel spectrograms (n, frames, mels), standardised.
+    """Convert waveforms (n, t) to standardised log-mel spectrograms (n, frames, mels).
 
     The power spectrum of frames under a Hann window (none beyond the ends), summed in triangular bands on
     Slaney's mel scale, each of area one; 10·log10 of it; values more than `top_db` below a recording's
@@ -31,17 +31,17 @@ class LogMel:
     cosine would see little but the offset of the decibels. For 5 s at 44.1 kHz the spectrogram is 440 x 60.
 
     Args:
-        rate: Samples a second.
-        frame: Samples a frame; by default those of 1000/44,100 s.
-        hop: Samples from frame to frame; by default half a frame.
-        mels: Bands; by default 60, or fewer where so many would be narrower than a frame can tell apart.
-        low: Where the lowest band begins, in Hz.
-        high: Where the highest ends; by default half the rate.
-        amin: The least power, for silence.
-        top_db: Depth of a spectrogram in dB; None: all.
-        standardise: By the statistics of each `bin`, of `all` entries together, or `none`.
-        mean: What is subtracted, one value a band; `fit` finds it.
-        deviation: What is divided by.
+        rate: Sample rate in Hz.
+        frame: Samples per frame; by default those of 1000/44,100 s.
+        hop: Hop between frames, in samples; by default half a frame.
+        mels: Number of bands; by default 60, or fewer where bands would be narrower than a frame resolves.
+        low: Lower edge of the lowest band in Hz.
+        high: Upper edge of the highest band in Hz; by default half the rate.
+        amin: Smallest power, which silence gets.
+        top_db: Dynamic range of a spectrogram in dB; None for no limit.
+        standardise: Statistics to standardise by: of each `bin`, of `all` entries together, or `none`.
+        mean: Mean to subtract, one value per band; set by `fit`.
+        deviation: Standard deviation to divide by, one value per band.
 
     Example:
         >>> noise = torch.randn(3, 220_500, generator=torch.Generator().manual_seed(0))
@@ -50,11 +50,11 @@ class LogMel:
     """
 
     rate: int
-    frame: int | None = None
-    hop: int | None = None
-    mels: int | None = None
+    frame: int = None  # type: ignore[assignment]  # None, here and below, is replaced by the default
+    hop: int = None  # type: ignore[assignment]
+    mels: int = None  # type: ignore[assignment]
     low: float = 0.0
-    high: float | None = None
+    high: float = None  # type: ignore[assignment]
     amin: float = 1e-10
     top_db: float | None = 80.0
     standardise: str = "bin"
@@ -65,21 +65,21 @@ class LogMel:
         check_integer("rate", self.rate, at_least=1)
         self._default("frame", max(2, self.rate * _PAPER_FRAME // _PAPER_RATE))
         check_integer("frame", self.frame, at_least=2)
-        self._default("hop", self._frame // 2)
+        self._default("hop", self.frame // 2)
         check_integer("hop", self.hop, at_least=1)
         self._default("high", self.rate / 2)
         check_number("high", self.high, above=0, at_most=self.rate / 2)
         check_number("low", self.low, at_least=0)
-        if self.low >= self._high:
+        if self.low >= self.high:
             raise ValueError(f"low must be below high, {self.high:g} Hz, got {self.low:g}")
         check_number("amin", self.amin, above=0)
         if self.top_db is not None:
             check_number("top_db", self.top_db, above=0)
         check_choice("standardise", self.standardise, ("bin", "all", "none"))
-        band = (self._frame, self.rate, self.low, self._high)
+        band = (self.frame, self.rate, self.low, self.high)
         self._default("mels", next((count for count in _BANDS if not _empty_bands(count, *band)), _BANDS[-1]))
         check_integer("mels", self.mels, at_least=1, at_most=2**16)
-        empty = _empty_bands(self._mels, *band)
+        empty = _empty_bands(self.mels, *band)
         if empty:
             raise ValueError(
                 f"mels must be fewer than {self.mels}: {empty} bands from {self.low:g} to {self.high:g} Hz "
@@ -92,8 +92,7 @@ class LogMel:
 
         Args:
             x: Waveforms, (n, t).
-            lengths: How many samples of each hold data, (n,), the others being padding; frames that reach
-                into it are 0.
+            lengths: Length of each without its padding, (n,); frames that reach into the padding are 0.
         """
         if self.standardise != "none" and self.mean is None:
             raise ValueError('LogMel has no mean yet: fit it to the training set, or use standardise="none"')
@@ -103,12 +102,12 @@ class LogMel:
     def decibels(self, x: Tensor) -> Tensor:
         """Compute spectrograms (n, frames, mels) in dB, before they are standardised."""
         self._check_waveforms(x)
-        window, matrix = _tables(self._frame, self.rate, self._mels, self.low, self._high, x.device, x.dtype)
-        power = x.new_empty(len(x), self.frames(x.shape[1]), self._mels)
+        window, matrix = _tables(self.frame, self.rate, self.mels, self.low, self.high, x.device, x.dtype)
+        power = x.new_empty(len(x), self.frames(x.shape[1]), self.mels)
         step = max(1, _SAMPLES_AT_ONCE // x.shape[1]) if x.device.type == "cpu" else len(x)
         for some, out in zip(x.split(step), power.split(step), strict=True):
             # torch.stft does the same with strided transforms, which take three times as long.
-            spectra = torch.fft.rfft(some.unfold(1, self._frame, self._hop) * window)
+            spectra = torch.fft.rfft(some.unfold(1, self.frame, self.hop) * window)
             torch.matmul(spectra.real.square() + spectra.imag.square(), matrix, out=out)
         check_finite(power.sum() + x.sum(), x=x)  # x too, as its end may be in no frame
         decibels = power.clamp_(min=self.amin).log10_().mul_(10)
@@ -117,13 +116,13 @@ class LogMel:
         return decibels.clamp_(min=decibels.amax((1, 2), keepdim=True) - self.top_db)
 
     def standardised(self, decibels: Tensor) -> Tensor:
-        """Take the mean and deviation out of spectrograms in dB."""
+        """Standardise spectrograms in dB."""
         if self.mean is None:
             return decibels
         return (decibels - self._statistic("mean", decibels)).div_(self._statistic("deviation", decibels))
 
     def undo(self, z: Tensor) -> Tensor:
-        """Return standardised spectrograms to dB."""
+        """Convert standardised spectrograms back to dB."""
         check_tensor("z", z)
         return z if self.mean is None else z * self._statistic("deviation", z) + self._statistic("mean", z)
 
@@ -131,7 +130,7 @@ class LogMel:
         """Return a LogMel with the mean and deviation of a training set; frames in padding do not count."""
         if self.standardise == "none":
             return self
-        sums = torch.zeros(3, self._mels, dtype=torch.float64)
+        sums = torch.zeros(3, self.mels, dtype=torch.float64)
         for rows, waves in _chunks(x, "measuring spectrograms"):
             some = None if lengths is None else lengths[rows]
             decibels = self.decibels(_heard(waves, some))
@@ -149,9 +148,9 @@ class LogMel:
         return self._with(torch.stack([_moments(some) for some in decibels.split(64)]).sum(0))
 
     def _with(self, sums: Tensor) -> Self:
-        """Itself with the statistics that follow from the number, sum and sum of squares in each band."""
+        """Return a copy with the statistics of the number, sum and sum of squares in each band."""
         if self.standardise == "all":
-            sums = sums.sum(1, keepdim=True).expand(3, self._mels)
+            sums = sums.sum(1, keepdim=True).expand(3, self.mels)
         count, total, squares = sums
         mean = total / count
         deviation = (squares / count - mean.square()).clamp(min=0).sqrt()
@@ -159,7 +158,7 @@ class LogMel:
         return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
     def of(self, x: Tensor | Samples, lengths: Tensor | None = None) -> Tensor | Samples:
-        """Compute the spectrograms of a whole data set, in memory; if they are too many, when asked for."""
+        """Compute the spectrograms of a whole data set, in memory or, if they do not fit, on demand."""
         shape = (x.shape[0], *self.shape(x.shape[1]))
         if isinstance(x, Samples) and not is_resident(int(np.prod(shape)), None):
             return Spectrograms(x, self, lengths)
@@ -169,7 +168,7 @@ class LogMel:
         return out
 
     def apply(self, data: Dataset) -> tuple[Dataset, "LogMel"]:
-        """Spectrograms of a data set of recordings, and the LogMel they were made with.
+        """Return the spectrograms of a data set of recordings, and the LogMel they were made with.
 
         One that has no statistics yet gets those of the training split.
         """
@@ -187,24 +186,24 @@ class LogMel:
         return replace(data, train=spectrograms(data.train), test=test), fitted
 
     def frames(self, length: int) -> int:
-        """How many frames a recording has."""
-        check_integer("length", length, at_least=self._frame)
-        return 1 + (int(length) - self._frame) // self._hop
+        """Return the number of frames of a recording."""
+        check_integer("length", length, at_least=self.frame)
+        return 1 + (int(length) - self.frame) // self.hop
 
     def shape(self, length: int) -> tuple[int, int]:
-        """Of the spectrogram of a recording, (frames, mels)."""
-        return self.frames(length), self._mels
+        """Return the shape of the spectrogram of a recording, (frames, mels)."""
+        return self.frames(length), self.mels
 
     def frames_of(self, lengths: Tensor) -> Tensor:
-        """How many frames lie in the data of each recording, (n,); one too short for a frame has one."""
-        return ((lengths - self._frame).div(self._hop, rounding_mode="floor") + 1).clamp(min=1)
+        """Return the number of frames before the padding of each recording, (n,), at least one."""
+        return ((lengths - self.frame).div(self.hop, rounding_mode="floor") + 1).clamp(min=1)
 
     def valid(self, lengths: Tensor, like: Tensor) -> Tensor:
-        """Which frames lie in the data, (n, frames, 1)."""
+        """Return a mask of the frames before the padding, (n, frames, 1)."""
         return valid_entries(self.frames_of(lengths).to(like.device), like.shape[1:])
 
     def describe(self) -> dict[str, Any]:
-        """All of it as plain values, from which `LogMel(**values)` makes it again."""
+        """Return all options as plain values, for `LogMel(**values)`."""
         return asdict(self)
 
     def _default(self, name: str, value: object) -> None:
@@ -219,7 +218,7 @@ class LogMel:
             if values is None:
                 continue
             if not isinstance(values, Sequence) or len(values) != self.mels:
-                raise ValueError(f"{name} must hold {self.mels} numbers, one a band, got {values!r:.60}")
+                raise ValueError(f"{name} must hold {self.mels} numbers, one per band, got {values!r:.60}")
             for value in values:
                 check_number(name, value, **({"above": 0} if name == "deviation" else {}))
             object.__setattr__(self, name, tuple(float(value) for value in values))
@@ -228,7 +227,7 @@ class LogMel:
         check_tensor("x", x)
         if x.ndim != 2 or not len(x):
             raise ValueError(f"x must be waveforms (n, t), got shape {tuple(x.shape)}")
-        if x.shape[1] < self._frame:
+        if x.shape[1] < self.frame:
             raise ValueError(
                 f"x has {x.shape[1]} samples, which is less than a frame of {self.frame}: use longer "
                 f"recordings, a shorter frame, or waveforms in place of spectrograms"
@@ -237,31 +236,14 @@ class LogMel:
     def _statistic(self, name: str, like: Tensor) -> Tensor:
         return torch.tensor(getattr(self, name), dtype=like.dtype, device=like.device)
 
-    # What the optional arguments are once defaults are filled in.
-    @property
-    def _frame(self) -> int:
-        return int(self.frame or 0)
-
-    @property
-    def _hop(self) -> int:
-        return int(self.hop or 0)
-
-    @property
-    def _mels(self) -> int:
-        return int(self.mels or 0)
-
-    @property
-    def _high(self) -> float:
-        return float(self.high or 0)
-
 
 class Spectrograms(Samples):
-    """Spectrograms that are computed when they are asked for.
+    """Spectrograms that are computed on demand.
 
     Args:
-        waveforms: (n, t).
-        front_end: What computes them.
-        lengths: How many samples of each hold data, (n,).
+        waveforms: Waveforms, (n, t).
+        front_end: LogMel that computes them.
+        lengths: Length of each without its padding, (n,).
     """
 
     def __init__(self, waveforms: Samples, front_end: LogMel, lengths: Tensor | None = None) -> None:
@@ -269,7 +251,7 @@ class Spectrograms(Samples):
         self.shape = (len(waveforms), *front_end.shape(waveforms.shape[1]))
 
     def read(self, indices: Sequence[int]) -> Tensor:
-        """Compute some."""
+        """Compute some spectrograms."""
         if not len(indices):
             return torch.empty((0, *self.shape[1:]))
         lengths = None if self.lengths is None else self.lengths[list(indices)]
@@ -277,7 +259,7 @@ class Spectrograms(Samples):
 
 
 def _moments(decibels: Tensor, valid: Tensor | None = None) -> Tensor:
-    """How many there are in each band, their sum, and the sum of their squares: (3, mels)."""
+    """Return the number, sum and sum of squares of the values in each band, (3, mels)."""
     kept = decibels.double()
     count = torch.full((kept.shape[2],), kept.shape[0] * kept.shape[1], dtype=torch.float64)
     if valid is not None:
@@ -287,7 +269,7 @@ def _moments(decibels: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def _heard(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Waveforms with silence in place of their padding."""
+    """Replace the padding of waveforms by silence."""
     if lengths is None:
         return x
     check_lengths(lengths, x.shape)
@@ -295,7 +277,7 @@ def _heard(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def _chunks(x: Tensor | Samples, what: str) -> Iterator[tuple[slice, Tensor]]:
-    """Some waveforms at a time, so that their spectra fit."""
+    """Yield some waveforms at a time, so that their spectra fit in memory."""
     if len(x.shape) != 2:
         raise ValueError(f"x must be waveforms (n, t), got shape {tuple(x.shape)}")
     n, step = x.shape[0], max(1, _SAMPLES_A_CHUNK // x.shape[1])
@@ -310,14 +292,14 @@ def _chunks(x: Tensor | Samples, what: str) -> Iterator[tuple[slice, Tensor]]:
 def _tables(
     frame: int, rate: int, mels: int, low: float, high: float, device: torch.device, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """The window, and the bands as a matrix (frequencies, mels)."""
+    """Return the window, and the bands as a matrix (frequencies, mels)."""
     window = torch.hann_window(frame, dtype=torch.float64)
     bands = torch.from_numpy(_bands(mels, frame, rate, low, high).T.copy())
     return window.to(device, dtype), bands.to(device, dtype)
 
 
 def _bands(mels: int, frame: int, rate: int, low: float, high: float) -> np.ndarray:
-    """Triangles between neighbouring points of the mel scale, each of area one: (mels, frequencies)."""
+    """Return triangles between neighbouring points of the mel scale, of area one, (mels, frequencies)."""
     points = _to_hz(np.linspace(_to_mel(low), _to_mel(high), mels + 2))
     frequency = np.arange(frame // 2 + 1) * rate / frame
     left, centre, right = points[:-2, None], points[1:-1, None], points[2:, None]

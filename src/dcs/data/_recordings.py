@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import gcd
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
-from dcs.data._reading import Reading
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
@@ -35,7 +37,7 @@ class _Header(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a recording; `start` and `length` are in samples at the rate that is wanted."""
+    """A part of a recording; `start` and `length` are in samples at the target rate."""
 
     file: Path
     start: int
@@ -47,9 +49,9 @@ class Section(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to read of which recordings."""
+    """Sections of recordings to read."""
 
-    sections: list[Section]  # one a sample
+    sections: list[Section]  # one per sample
     length: int  # of a sample
     rate: int
     windows: bool
@@ -58,24 +60,24 @@ class Plan(NamedTuple):
         """Read all, (n, length) in float32; shorter sections are followed by zeros."""
         decode = partial(_decode, length=self.length, rate=self.rate)
         x = read_files(self.sections, decode, (self.length,), resident, "reading recordings")
-        if isinstance(x, Tensor) and not self.windows:  # a silent passage is nothing to speak of
+        if isinstance(x, Tensor) and not self.windows:  # silent windows are normal
             silent = (x.amin(1) == x.amax(1)).nonzero().squeeze(1).tolist()
             warn_of_silence([self.sections[row].file for row in silent])
         return x
 
     @property
     def lengths(self) -> Tensor | None:
-        """How long each sample is without its padding, (n,); None if none is padded."""
+        """Length of each sample without its padding, (n,); None if none is padded."""
         lengths = torch.tensor([section.length for section in self.sections])
         return None if bool((lengths == self.length).all()) else lengths
 
     @property
     def starts(self) -> Tensor | None:
-        """Where in its recording each window begins, (n,); None if recordings were not cut into windows."""
+        """Position of each window in its recording, (n,); None if recordings are not cut into windows."""
         return torch.tensor([section.start for section in self.sections]) if self.windows else None
 
 
-def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
+def plan_recordings(files: Sequence[Path], reading: "Reading") -> Plan:
     """Decide, by the headers, what to read of sound recordings; several channels are averaged to one.
 
     Integers are scaled to [-1, 1); floating-point and lossy recordings are not scaled and may lie a little
@@ -94,11 +96,16 @@ def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
     if isinstance(size, tuple):
         raise ValueError(f"size must be one number of samples for recordings, got {size!r}")
     if mixed == "resize":
-        raise ValueError('a recording cannot be resized without changing its pitch: use mixed="crop"')
+        raise ValueError(
+            f"a recording cannot be resized without changing its pitch: use {argument('mixed', 'crop')}"
+        )
     if hop is not None and mixed != "windows":
-        raise ValueError(f'hop is not applicable to mixed="{mixed}", only to "windows": leave it out')
+        raise ValueError(
+            f"{argument('hop')} is not applicable to {argument('mixed', mixed)}, only to windows: leave "
+            f"it out"
+        )
     if mixed == "windows" and size is None:
-        raise ValueError('mixed="windows" needs size: how many samples a window has')
+        raise ValueError(f"{argument('mixed', 'windows')} needs {argument('size')}: the samples of a window")
     headers = scan_files(files, _read_header, "scanning recordings")
     rates = [header.rate for header in headers]
     if rate is None and len(set(rates)) > 1:
@@ -121,18 +128,18 @@ def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
 
 
 def warn_of_silence(silent: Sequence[object]) -> None:
-    """Name one of the recordings that are silent, if there are any."""
+    """Warn of silent recordings, if there are any."""
     if silent:
         warnings.warn(
             f"{len(silent)} recordings are silent, such as {quote(silent[0])}: nothing can be learned from "
-            f"them; remove them, or use {argument('skip_bad', value=True)}",
+            f"them; remove them, or use {argument('skip_bad', True)}",
             DataWarning,
             stacklevel=5,
         )
 
 
 def check_shortest(data: Dataset, frame: int) -> None:
-    """Raise DataError, with its name, if all recordings were cut to one that is too short for a frame."""
+    """Raise DataError if all recordings were cropped to one that is shorter than a frame, and name it."""
     if data.rate is None or data.location is None or data.shape[0] >= frame:
         return
     folder = data.location if data.location.is_dir() else data.location.parent
@@ -143,12 +150,13 @@ def check_shortest(data: Dataset, frame: int) -> None:
         file = files[lengths.index(min(lengths))]
         raise DataError(
             f"{quote(file)} has {min(lengths)} samples, less than a frame of the spectrogram, {frame}: "
-            f'remove all as short, use mixed="pad", a shorter frame, or waveforms in place of spectrograms'
+            f"remove all as short, use {argument('mixed', 'pad')}, a shorter frame, or waveforms in place of "
+            f"spectrograms"
         )
 
 
 def check_recording(file: Path) -> None:
-    """Raise DataError if a recording cannot be learned from: unreadable, not finite, or silent."""
+    """Raise DataError if a recording cannot be used: unreadable, not finite, or silent."""
     promised, count = _read_header(file).length, 0
     low, high = np.inf, -np.inf
     with _open(file) as recording:
@@ -181,7 +189,7 @@ class Sound(NamedTuple):
 
     channels: np.ndarray  # (t, channels) in float32
     rate: int
-    subtype: str  # how its samples are stored, in soundfile's words
+    subtype: str  # sample format, as soundfile names it
 
 
 def read_sound(file: Path) -> Sound:
@@ -197,9 +205,9 @@ def read_sound(file: Path) -> Sound:
 
 
 def write_sound(file: Path, sound: Sound) -> bytes:
-    """The content of a file of the kind that its name says, with samples stored as `sound` says if it can be.
+    """Return the content of a file in the format of its suffix, in the sample format of `sound` if possible.
 
-    What is louder than the kind can hold is made quieter as a whole, with a warning: it is never clipped.
+    A recording too loud for the format is made quieter as a whole, with a warning: it is never clipped.
     """
     import io
 
@@ -224,7 +232,7 @@ def write_sound(file: Path, sound: Sound) -> bytes:
 
 
 def _window_starts(have: int, length: int, hop: int) -> list[int]:
-    """Every hop, and one more that ends with the recording if the others leave a rest."""
+    """Return every multiple of hop, and the start of a last window that ends with the recording."""
     last = max(0, have - length)
     starts = list(range(0, last + 1, hop))
     return starts if starts[-1] == last else [*starts, last]
@@ -237,14 +245,15 @@ def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, want
         asked = f", {length} samples," if wanted else ""
         raise DataError(
             f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: remove the "
-            f'odd ones, cut out the centre of each with mixed="crop", or use mixed="pad" or mixed="windows"'
+            f"odd ones, cut out the centre of each with {argument('mixed', 'crop')}, or use "
+            f"{argument('mixed', 'pad')} or {argument('mixed', 'windows')}"
         )
     if mixed == "crop" and min(lengths) < length:
         short = [i for i, have in enumerate(lengths) if have < length]
         raise DataError(
             f"recordings are shorter than the {length} samples to be cut out: "
             f"{list_kinds([kinds[i] for i in short], [files[i] for i in short])}: "
-            f'use a smaller size, mixed="pad", or remove them'
+            f"use a smaller size, {argument('mixed', 'pad')}, or remove them"
         )
     return length
 
@@ -276,7 +285,7 @@ def _read_header(file: Path) -> _Header:
 
 
 def _missing_bytes(file: Path) -> int:
-    """How much a WAV file lacks of what it promises, which libsndfile does not mind."""
+    """Return how many bytes a WAV file lacks of what its header promises, which libsndfile ignores."""
     with file.open("rb") as content:
         order: Literal["little", "big"] = "big" if content.read(4) == b"RIFX" else "little"
         content.seek(12)
@@ -290,12 +299,12 @@ def _missing_bytes(file: Path) -> int:
 
 
 def _resampled(header: _Header, rate: int) -> int:
-    """How long a recording is at another rate, as SciPy makes it."""
+    """Return the length of a recording at another rate, as SciPy resamples it."""
     return -(-header.length * rate // header.rate)
 
 
 def _decode(section: Section, *, length: int, rate: int) -> Tensor:
-    """A section at the rate that is wanted, with zeros after it."""
+    """Read a section at the target rate, padded with zeros."""
     divisor = gcd(rate, section.header.rate)
     up, down = rate // divisor, section.header.rate // divisor
     stop = section.start + section.length
@@ -323,7 +332,7 @@ def _decode(section: Section, *, length: int, rate: int) -> Tensor:
 
 
 def resample(signal: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """A signal, (t,) or (t, channels), at another sample rate."""
+    """Resample a signal, (t,) or (t, channels), to another sample rate."""
     from scipy.signal import resample_poly  # slow to import
 
     divisor = gcd(rate, new_rate)
@@ -333,7 +342,7 @@ def resample(signal: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
-    """Open a recording; what fails until it is closed names the file."""
+    """Open a recording; errors until it is closed name the file."""
     soundfile = require("soundfile", "audio", "reading recordings")
     # The bytes of a name that is no valid text, which soundfile would not encode; Windows has none.
     path = str(file) if os.name == "nt" else os.fsencode(file)

@@ -1,4 +1,4 @@
-"""Tables as data: CSV and Parquet, one sample a row."""
+"""Tables as data: CSV and Parquet, one sample per row."""
 
 import csv
 import itertools
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError
 
@@ -25,7 +26,7 @@ _LABEL_NAMES = ("label", "labels", "class", "target", "y")
 
 
 class Table(NamedTuple):
-    """The numbers of a table, and the values of its label column as they stand there."""
+    """Numbers of a table, and the values of its label column."""
 
     x: Array  # (n, columns), float32
     labels: list[Any] | None
@@ -34,12 +35,11 @@ class Table(NamedTuple):
 def read_csv(path: Path, label: Label = None) -> Table:
     """Read a CSV file, separated by commas, semicolons or tabs.
 
-    A first line of text alone names the columns.
+    A first line of text only names the columns.
 
     Args:
-        path: The file.
-        label: The label column, by name or number; False if there is none although a column is named like
-            one.
+        path: File to read.
+        label: Label column, by name or number; False if there is none although a column is named like one.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -87,15 +87,15 @@ def read_csv(path: Path, label: Label = None) -> Table:
     except (ValueError, OverflowError, MemoryError) as error:
         raise DataError(
             f"{path} is not a table of numbers: {error} (rows counted from 0 below the header); fill or "
-            f"remove missing values, and name a column of labels with label=..."
+            f"remove missing values, and name a column of labels with {argument('label')}"
         ) from error
     if len(x) != len(labels):
-        raise DataError(f"{path} has lines that cannot be told apart: write it anew, one sample a line")
+        raise DataError(f"{path} has lines that cannot be separated: write it again, one sample per line")
     return Table(x, None if column is None else labels)
 
 
 def from_frame(frame: Any, label: Label) -> Table:
-    """A pandas DataFrame, or what looks like one, as a table."""
+    """Convert a pandas DataFrame, or an object like one, to a table."""
     names = [str(name) for name in frame.columns]
     column = _label_column("the DataFrame", names, label, header=True)
     used = [index for index in range(len(names)) if index != column]
@@ -146,7 +146,7 @@ def read_parquet(path: Path, label: Label = None) -> Table:
 
 
 def number_labels(values: Sequence[Any], where: str) -> tuple[Array, tuple[str, ...]]:
-    """Labels from 0, and the name of each: the distinct values, in order (of numbers, if all are)."""
+    """Number labels from 0 and return the name of each: the distinct values, sorted."""
     values = [value.decode("latin1") if isinstance(value, bytes) else value for value in values]
     missing = sum(_is_missing(value) for value in values)
     if missing:
@@ -170,24 +170,24 @@ def number_labels(values: Sequence[Any], where: str) -> tuple[Array, tuple[str, 
 
 
 def read_labels(path: Path) -> tuple[Tensor, tuple[str, ...]]:
-    """Labels as numbers, in the order of the data, and the name of each number.
+    """Read labels as numbers, in the order of the data, and the name of each number.
 
     Args:
-        path: A .npy file, or a text file with one label a line; a first line that says `label` is a heading.
+        path: .npy file, or a text file with one label per line; a first line `label` is a header.
     """
     if path.suffix == ".npy":
         try:
             array = np.load(path, allow_pickle=False)
         except (ValueError, EOFError):
-            raise ValueError(f"labels {path} is no .npy file of numbers or text: write it anew") from None
+            raise ValueError(f"labels {path} is not a .npy file of numbers or text: write it again") from None
         if array.ndim != 1 and array.shape[1:] != (1,):
-            raise ValueError(f"labels {path} must be (n,), one a sample, got shape {array.shape}")
+            raise ValueError(f"labels {path} must be (n,), one per sample, got shape {array.shape}")
         values = array.ravel().tolist()
     else:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
-            raise ValueError(f"labels {path} is no text in UTF-8: write it anew, one label a line") from None
+            raise ValueError(f"labels {path} is not UTF-8 text: write it again, one label per line") from None
         values = [line.strip() for line in text.rstrip().splitlines()]
         if values and values[0].lower() in ("label", "labels", "class", "y"):
             values = values[1:]
@@ -201,7 +201,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
-    """Whether the first line names the columns; refused where it cannot be told: a sample might be lost."""
+    """Return whether the first line names the columns; refuse an ambiguous one: a sample might be lost."""
     text = [_is_text(field) for field in first]
     if any(text) and not any(_is_number(field) for field in first):
         if not all(text):
@@ -212,13 +212,13 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
     if ambiguous:
         raise DataError(
             f"{path} begins with {separated(first)}: is that a sample, or a header? Give all columns names, "
-            f"or none, and mend what is no number"
+            f"or none, and correct what is not a number"
         )
     return False
 
 
 def separated(fields: list[str]) -> str:
-    """The first few of some fields, for an error."""
+    """Join the first few fields, for an error."""
     return ", ".join(fields[:5]) + (", ..." if len(fields) > 5 else "")
 
 
@@ -227,7 +227,7 @@ def _is_text(field: str) -> bool:
 
 
 def _label_of(path: Path, row: list[str], number: int, names: list[str], column: int | None) -> str:
-    """The label in a row, which must have as many fields as the others."""
+    """Return the label in a row, which must have as many fields as the others."""
     if len(row) != len(names):
         raise DataError(
             f"{path} has {len(row)} fields in row {number}, not {len(names)}: quote or remove the surplus"
@@ -242,8 +242,9 @@ def _label_column(where: str, names: list[str], label: Label, header: bool) -> i
         found = [name for name in names if name.lower() in _LABEL_NAMES] if header else []
         if found:
             raise DataError(
-                f"{where} has a column {found[0]!r} that looks like labels: pass label={found[0]!r} to set "
-                f"it aside, or label=False to learn from it too"
+                f"{where} has a column {found[0]!r} that looks like labels: pass "
+                f"{argument('label', found[0])} to set it aside, or {argument('label', False)} to learn "
+                f"from it too"
             )
         return None
     if isinstance(label, Integral) and not isinstance(label, bool) and -len(names) <= label < len(names):
@@ -263,4 +264,4 @@ def _is_number(field: str) -> bool:
 
 
 def _unreadable(path: Path, kind: str, error: Exception) -> DataError:
-    return DataError(f"{path} cannot be read as {kind}: {error}; write it anew")
+    return DataError(f"{path} cannot be read as {kind}: {error}; write it again")

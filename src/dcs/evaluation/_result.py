@@ -35,6 +35,20 @@ class Result:
     seconds: float
     versions: dict[str, str]
 
+    @classmethod
+    def of(
+        cls,
+        protocol: str,
+        score: float,
+        *,
+        metrics: dict[str, float] | None = None,
+        settings: dict[str, Any] | None = None,
+        seed: int | None = None,
+        seconds: float = 0.0,
+    ) -> "Result":
+        """Make a result with the versions of this installation."""
+        return cls(protocol, score, metrics or {}, settings or {}, seed, seconds, versions())
+
     def to_json(self) -> str:
         """Write it in one line; infinities and NaN, which JSON does not have, as null."""
         return json.dumps(_plain(asdict(self)), allow_nan=False)

@@ -1,7 +1,11 @@
-"""The paper's experiments: trials that are planned, carried out, and put in a table beside the published."""
+"""The paper's experiments: trials that are planned, run, and tabulated next to the published results.
 
-from dcs.experiments._figures import check_figures, draw_figures
-from dcs.experiments._formats import (
+`expt0.py` to `expt3.py` describe the experiments; `trial.py` runs one trial of any of them, `runner.py` many.
+"""
+
+from dcs.experiments.experiment import PROTOCOLS, VARIANTS, Experiment, Preset, Trial
+from dcs.experiments.figures import check_figures, draw_figures
+from dcs.experiments.formats import (
     as_csv,
     as_latex,
     as_markdown,
@@ -11,11 +15,12 @@ from dcs.experiments._formats import (
     score_text,
     write_tables,
 )
-from dcs.experiments._plan import EXPERIMENTS, PRESETS, PROTOCOLS, VARIANTS, plan
-from dcs.experiments._published import published
-from dcs.experiments._runner import RUNS, TrialsFailed, carry_out, key_of, parse_shard, read_results, share_of
-from dcs.experiments._table import TITLES, Table, tables
-from dcs.experiments._trial import Trial
+from dcs.experiments.plan import EXPERIMENTS, PRESETS, plan
+from dcs.experiments.published import published
+from dcs.experiments.results import ResultLine, key_of, read_results
+from dcs.experiments.runner import RUNS, TrialsFailed, carry_out, parse_shard, share_of
+from dcs.experiments.table import TITLES, Cell, Column, Table, tables
+from dcs.experiments.trial import load_data, make_config, make_source, run_trial
 
 __all__ = [
     "EXPERIMENTS",
@@ -24,6 +29,11 @@ __all__ = [
     "RUNS",
     "TITLES",
     "VARIANTS",
+    "Cell",
+    "Column",
+    "Experiment",
+    "Preset",
+    "ResultLine",
     "Table",
     "Trial",
     "TrialsFailed",
@@ -36,11 +46,15 @@ __all__ = [
     "draw_figures",
     "experiment_title",
     "key_of",
+    "load_data",
+    "make_config",
+    "make_source",
     "parse_shard",
     "plan",
     "published",
     "read_results",
     "remarks",
+    "run_trial",
     "score_text",
     "share_of",
     "tables",

@@ -73,6 +73,8 @@ class FunctionMasker(Masker):
     """
 
     def __init__(self, function: Callable[..., tuple[Tensor, Tensor]]) -> None:
+        if not callable(function):
+            raise TypeError(f"function must be callable, got {function!r}")
         self.function = function
 
     def __call__(self, x: Tensor, generator: Generator | None = None, **valid: Any) -> tuple[Tensor, Tensor]:
@@ -85,6 +87,7 @@ class FunctionMasker(Masker):
 
 def as_view_maker(masker: object) -> ViewMaker:
     """Return a view maker: one as it is, a function that returns (x_tilde, b) wrapped as a masker."""
-    if isinstance(masker, type) or not (callable(masker) or hasattr(masker, "view")):
+    is_data = isinstance(masker, type) or hasattr(masker, "__array__")  # arrays have a method `view`, too
+    if is_data or not (callable(masker) or hasattr(masker, "view")):
         raise TypeError(f"masker must be a masker such as BlindSpot(rho=0.3), got {masker!r}")
     return masker if hasattr(masker, "view") else FunctionMasker(masker)  # type: ignore[arg-type]

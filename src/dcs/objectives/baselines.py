@@ -20,24 +20,6 @@ class MSE(Objective):
         return F.noise2void_loss(predict(model, batch.view), batch.x, None, valid=batch.valid)
 
 
-@OBJECTIVES.register(
-    "n2n", summary="Noise2Noise: squared error between two noisy observations of the same thing."
-)
-class Noise2Noise(MSE):
-    """Assumes two observations with independent zero-mean noises of any law: squared error between them.
-
-    Lehtinen et al., ICML 2018. The minimiser is that of the squared error to the clean data.
-    """
-
-    needs_pair = True
-
-    def compute(self, model: Model, batch: Batch) -> Tensor:
-        """Compute mean (h(pair) − x)²."""
-        if batch.pair is None:
-            raise ValueError("pair is needed by n2n: a second noisy view of x; without one use n2v")
-        return super().compute(model, batch)
-
-
 @OBJECTIVES.register("cosine", summary="Cosine to the noisy sample itself; assumes no noise.")
 class Cosine(Objective):
     """Assumes no noise: minus the cosine to x itself (Eq. 1), which learns the noise's direction too."""
@@ -66,33 +48,21 @@ class Noise2Void(MaskedObjective):
 
 
 @OBJECTIVES.register(
-    "dae", summary="Denoising autoencoder: noise is added to the input; assumes nearly clean data."
+    "n2n", summary="Noise2Noise: squared error between two noisy observations of the same thing."
 )
-class DenoisingAutoencoder(Objective):
-    """Assumes nearly clean data: squared error to x of a prediction made from x with more noise on it.
+class Noise2Noise(MSE):
+    """Assumes two observations with independent zero-mean noises of any law: squared error between them.
 
-    Vincent et al., JMLR 2010. The noise that x already has is learned as signal.
-
-    Args:
-        sigma: Standard deviation of the Gaussian noise added to the model's input.
+    Lehtinen et al., ICML 2018. The minimiser is that of the squared error to the clean data.
     """
 
-    def __init__(self, sigma: float = 0.1) -> None:
-        super().__init__()
-        check_number("sigma", sigma, above=0)
-        self.sigma = sigma
+    needs_pair = True
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
-        """Compute mean (h(x + noise) − x)²; with a pair, mean (h(pair + noise) − x)²."""
-        x = batch.x
-        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=batch.generator)
-        if batch.valid is not None:
-            noise = noise * batch.valid
-        return F.noise2void_loss(predict(model, batch.view + self.sigma * noise), x, None, valid=batch.valid)
-
-    def extra_repr(self) -> str:
-        """Show sigma."""
-        return f"sigma={self.sigma}"
+        """Compute mean (h(pair) − x)²."""
+        if batch.pair is None:
+            raise ValueError("pair is needed by n2n: a second noisy view of x; without one use n2v")
+        return super().compute(model, batch)
 
 
 @OBJECTIVES.register(
@@ -127,3 +97,33 @@ class SURE(HoldsSigma, Objective):
     def describe(self) -> dict[str, Any]:
         """Describe the objective and σ."""
         return {**super().describe(), "sigma": plain_sigma(self.sigma)}
+
+
+@OBJECTIVES.register(
+    "dae", summary="Denoising autoencoder: noise is added to the input; assumes nearly clean data."
+)
+class DenoisingAutoencoder(Objective):
+    """Assumes nearly clean data: squared error to x of a prediction made from x with more noise on it.
+
+    Vincent et al., JMLR 2010. The noise that x already has is learned as signal.
+
+    Args:
+        sigma: Standard deviation of the Gaussian noise added to the model's input.
+    """
+
+    def __init__(self, sigma: float = 0.1) -> None:
+        super().__init__()
+        check_number("sigma", sigma, above=0)
+        self.sigma = sigma
+
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute mean (h(x + noise) − x)²; with a pair, mean (h(pair + noise) − x)²."""
+        x = batch.x
+        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=batch.generator)
+        if batch.valid is not None:
+            noise = noise * batch.valid
+        return F.noise2void_loss(predict(model, batch.view + self.sigma * noise), x, None, valid=batch.valid)
+
+    def extra_repr(self) -> str:
+        """Show sigma."""
+        return f"sigma={self.sigma}"

@@ -32,8 +32,8 @@ class SelfSupervised(Objective):
         augment: Makes a view, called as augment(x, generator); by default `dcs.augmentation.Views()`, which
             wants images in [0, 1].
         regulariser: An objective, such as `DenoisingCosine()`, or none. One that would choose its views
-            (`AutomaticViews`) is made to mask 30 % of the entries: images as clean as those that views are made
-            of have texture, which is easily taken for noise.
+            (`AutomaticViews`) is made to mask 30 % of the entries: clean images
+            have texture, which is easily taken for noise.
         weight: λ.
         how: `separate` is the paper's: the regulariser makes x_tilde of the raw image, in a pass of its own
             through the backbone. `shared` lets x_tilde of the first view be that view, so that one pass
@@ -204,7 +204,7 @@ class SelfSupervised(Objective):
         pair: Tensor | None = None,
         valid: Tensor | None = None,  # noqa: ARG002
     ) -> dict[str, float]:
-        """Return the spread of projections, whose collapse must be avoided, and the regulariser's statistics."""
+        """Return the spread of projections, which must not collapse, and the regulariser's statistics."""
         found = {} if len(x) < 2 else {"projection_spread": direction_spread(self.project(model, x))}
         if self.regulariser is not None:
             second = None if pair is None else self.compared(pair)

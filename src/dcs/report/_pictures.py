@@ -82,8 +82,8 @@ def find_painter(part: Split, front_end: LogMel | None, rate: int | None) -> Pai
 def _spectrograms(rate: int, length: int) -> LogMel:
     """Return spectrograms for recordings given as waveforms, with at least eight frames."""
     usual = LogMel(rate, standardise="none")
-    frame = min(usual._frame, max(8, length // 5))
-    return usual if frame == usual._frame else LogMel(rate, frame=frame, hop=frame // 2, standardise="none")
+    frame = min(usual.frame, max(8, length // 5))
+    return usual if frame == usual.frame else LogMel(rate, frame=frame, hop=frame // 2, standardise="none")
 
 
 def _range(x: Tensor) -> tuple[float, float]:

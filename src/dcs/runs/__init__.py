@@ -1,8 +1,7 @@
 """Runs: one record, one directory format, one way to fit, load and predict."""
 
-from dcs.runs.directory import Run, Stopped
-from dcs.runs.fit import Display, Parts, count_features, estimate, fit, see_shape, seeded
-from dcs.runs.load import load, read_history, save
+from dcs.runs.directory import Display, Run, Stopped
+from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape, seeded
 from dcs.runs.predictor import Predictor, nearest
 from dcs.runs.record import (
     CHECKPOINTS,
@@ -17,6 +16,7 @@ from dcs.runs.record import (
     read_record,
     readable,
 )
+from dcs.runs.storage import load, read_history, save
 
 __all__ = [
     "CHECKPOINTS",
@@ -32,6 +32,7 @@ __all__ = [
     "Predictor",
     "Run",
     "RunRecord",
+    "Seen",
     "Stopped",
     "count_features",
     "estimate",
@@ -42,6 +43,7 @@ __all__ = [
     "read_record",
     "readable",
     "save",
+    "see",
     "see_shape",
     "seeded",
 ]

@@ -1,5 +1,6 @@
 """A run directory: config.json, metrics.jsonl, model.safetensors and checkpoint/, all plain files."""
 
+import contextlib
 import json
 import math
 import os
@@ -9,10 +10,10 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from filelock import FileLock, Timeout
@@ -56,6 +57,18 @@ class Stopped(Exception):  # noqa: N818  (it is not an error)
         return str(self.args[0])
 
 
+class Display(Protocol):
+    """Shows or logs the metrics of a training, as a context."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: Any) -> Any: ...
+
+    def epoch(self, metrics: dict[str, float]) -> None:
+        """Show the metrics of an epoch."""
+        ...
+
+
 class Run:
     """A run directory that is being written; use it as a context.
 
@@ -65,6 +78,7 @@ class Run:
         resume: Whether to resume from the newest checkpoint, if there is one.
         overwrite: Whether to remove what another run left there.
         main: Whether this process writes; one of several does.
+        displays: What shows or logs the metrics of each epoch.
     """
 
     def __init__(
@@ -75,7 +89,9 @@ class Run:
         resume: bool = False,
         overwrite: bool = False,
         main: bool = True,
+        displays: Sequence[Display] = (),
     ) -> None:
+        self.displays, self.shown = displays, contextlib.ExitStack()
         self.folder, self.record, self.main = folder, record, main
         self.resume, self.overwrite = resume, overwrite
         self.lock = FileLock(folder / LOCK, blocking=False)
@@ -99,7 +115,11 @@ class Run:
         if self.main:
             try:
                 self._claim()
+                if not self.finished:
+                    for display in self.displays:
+                        self.shown.enter_context(display)
             except BaseException:
+                self.shown.close()
                 self.lock.release()
                 raise
         if threading.current_thread() is threading.main_thread():
@@ -110,6 +130,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.shown.close()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if self.main and error is not None and self.step == 0 and self.began:
@@ -174,7 +195,7 @@ class Run:
         return bool(self.asked_to_stop)
 
     def after_epoch(self, metrics: dict[str, float]) -> None:
-        """Append a line to the metrics."""
+        """Record and show the metrics of an epoch."""
         if self.main:
             # JSON has no NaN and no infinities.
             line = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
@@ -182,6 +203,8 @@ class Run:
                 file.write(json.dumps(line) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
+            for display in self.displays:
+                display.epoch(metrics)
 
     def stop(self, state: dict[str, Any]) -> None:
         """Save, and leave by `Stopped`."""

@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from dcs import models, objectives
+from dcs.augmentation import Views
 from dcs.data import Batches, DataWarning, LogMel, Samples, Split, map_batches, rows_per_batch, valid_entries
 from dcs.runs.record import Learned, RunRecord
 from dcs.runs.windows import cross_fade, cut
@@ -69,21 +70,26 @@ class Predictor:
         """Whether only the direction of a prediction counts."""
         return self.learned.scale_free if self.objective is None else self.objective.scale_free
 
+    def name_features(self, names: tuple[str, ...]) -> None:
+        """Record the names of the columns of the training data."""
+        learned = self.learned.model_copy(update={"feature_names": names})
+        self.record = self.record.model_copy(update={"learned": learned})
+
     def transform(self, data: Split | Numbers) -> Array:
         """Compute the features of samples, (n, k) in float32."""
-        x, lengths = self._seen(data)
-        encode = models.encoder_of(self.network)
-        inputs: Callable[[Tensor], Tensor] = (
-            (lambda x: x) if self.objective is None else self.objective.inputs
-        )
+        return self.encode(*self._seen(data))
+
+    def encode(self, x: Numbers, lengths: Tensor | None = None) -> Array:
+        """Compute the features of what the network sees of samples: these, or their spectrograms."""
+        encode, inputs = models.encoder_of(self.network), self._inputs()
         return self._map(lambda x, _=None: encode(inputs(x)), x, lengths)
 
     def denoise(self, data: Split | Numbers) -> Array:
         """Predict the clean samples behind noisy ones, in their shape and float32.
 
-        An objective that sees directions only leaves the length of a prediction s_hat open; it is then a s_hat
-        with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end, the spectrogram in
-        dB is predicted.
+        An objective that sees directions only leaves the length of a prediction s_hat open; it is then
+        a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end, the
+        spectrogram in dB is predicted.
         """
         self.check_predicts("denoise")
         x, lengths = self._seen(data)
@@ -159,7 +165,7 @@ class Predictor:
             )
 
     def check_data(self, x: Numbers) -> None:
-        """Raise if samples have another shape than in training, and warn if they seem to be in other units."""
+        """Raise if samples have another shape than in training; warn if their units seem to differ."""
         if tuple(x.shape[1:]) != self.shape:
             raise ValueError(
                 f"X must have samples of shape {self.shape}, as fitted, got {tuple(x.shape[1:])}"
@@ -167,11 +173,19 @@ class Predictor:
         here, fitted = 0.0 if isinstance(x, Samples) else largest_value(x), self.learned.largest
         if fitted and here and not 1 / _OTHER_UNITS < here / fitted < _OTHER_UNITS:
             warnings.warn(
-                f"X has values up to {here:.3g}, the training data up to {fitted:.3g}: are the units the same? "
-                f"8- and 16-bit unsigned integers are scaled to 0…1, other numbers are used as they are",
+                f"X has values up to {here:.3g}, the training data up to {fitted:.3g}: are the units the "
+                f"same? 8- and 16-bit unsigned integers are scaled to 0…1, other numbers are not",
                 DataWarning,
                 stacklevel=5,
             )
+
+    def _inputs(self) -> Callable[[Tensor], Tensor]:
+        """Return what makes network inputs of samples."""
+        if self.objective is not None:
+            return self.objective.inputs
+        # An objective that was given as an object, and normalised images.
+        augment = self.record.training.objective_options.get("augment")
+        return Views(**augment).normalise if isinstance(augment, Mapping) else lambda x: x
 
     def _predict(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         prediction: Tensor = self.network(x)
@@ -213,8 +227,8 @@ def prediction_scale(
 ) -> float:
     """Return the positive number a for which a s_hat is nearest to x over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
 
-    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used. Where
-    predictions point away from the data (nothing was learned), it is the ratio of the norms.
+    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
+    Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
 
     Args:
         network: Trained network.

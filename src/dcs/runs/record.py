@@ -55,6 +55,7 @@ class RunRecord(BaseModel):
         fingerprint: Fingerprint of the training samples.
         shape: Shape of one sample, as it was read.
         training: Complete training configuration.
+        skipped: Files that could not be read and were left out.
         left_out: Parameters that are objects and cannot be written, by name.
         trial: Trial of an experiment that the run belongs to.
         versions: Versions of what decides the result.
@@ -71,6 +72,7 @@ class RunRecord(BaseModel):
     fingerprint: str | None = None
     shape: tuple[int, ...] = Field(min_length=1)
     training: TrainingConfig
+    skipped: tuple[str, ...] = ()
     left_out: dict[str, str] = {}
     trial: dict[str, Any] | None = None
     versions: dict[str, str] = Field(default_factory=lambda: versions())
@@ -159,6 +161,7 @@ def _from_version_1(written: Mapping[str, Any]) -> dict[str, Any]:
         "fingerprint": data.get("fingerprint"),
         "shape": shape,
         "training": complete(settings, facts),
+        "skipped": data.get("skipped") or (),
         "left_out": left_out,
         "trial": trial or None,
         "versions": written.get("versions", {}),

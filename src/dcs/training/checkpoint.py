@@ -41,7 +41,7 @@ def whole_lines(content: bytes) -> bytes:
     end = content.rfind(b"\n") + 1
     try:
         json.loads(content[end:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return content[:end]
     return content + b"\n"  # which an editor left out
 

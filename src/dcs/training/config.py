@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import nn
 
 from dcs import models, objectives
-from dcs._registry import explain, options_of
+from dcs._registry import explain, named, options_of
 from dcs.augmentation import CIFAR10, CIFAR100
 from dcs.data import LogMel
 from dcs.masking import VIEWS
@@ -89,7 +89,8 @@ class TrainingConfig(BaseModel):
                 raise ValueError(f"masking is not applicable to objective {self.objective!r}: leave it out")
         if self.masking:
             kind, options = _view_options(self.masking)
-            VIEWS.check(kind, options, "masking")
+            with named("masking"):
+                VIEWS.check(kind, options, "masking")
         if self.network != CUSTOM:
             models.NETWORKS.check(self.network, self.network_options, "network_options")
         if self.patience is not None and not predicts and not self.validation:
@@ -142,6 +143,9 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
         domain: What the network sees of recordings: `spectrogram` or `waveform`; None decides by the network.
     """
     given = {k: v for k, v in settings.items() if v is not None or k == "front_end"}
+    for setting in ("objective_options", "masking", "network_options", "front_end"):
+        if not isinstance(given.get(setting) or {}, Mapping):
+            raise ValueError(f"{setting} must be options by name, got {given[setting]!r}")
     objective = given.get("objective", "dcs")
     name = None if objective == CUSTOM else objectives.parse(objective)
     if name is not None:
@@ -177,10 +181,12 @@ def make_objective(config: TrainingConfig) -> objectives.Objective:
     options, masker = dict(config.objective_options), None
     if config.masking:
         kind, wanted = _view_options(config.masking)
-        masker = VIEWS.make(kind, wanted)
+        with named("masking"):
+            masker = VIEWS.make(kind, wanted)
     if not objectives.parse(config.objective).kind.predicts:
         options.setdefault("seed", config.seed)  # of the heads
-    return objectives.get(config.objective, masker, **options)
+    with named("objective_options"):
+        return objectives.get(config.objective, masker, **options)
 
 
 def make_front_end(config: TrainingConfig) -> LogMel | None:
@@ -190,9 +196,10 @@ def make_front_end(config: TrainingConfig) -> LogMel | None:
 
 def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
     """Make the network of a configuration, for samples of the shape that it sees."""
-    return models.build(
-        config.network, shape, config.n_components, seed=config.seed, **config.network_options
-    )
+    with named("network_options" if config.network_options else "network"):
+        return models.build(
+            config.network, shape, config.n_components, seed=config.seed, **config.network_options
+        )
 
 
 def _with_recipe(given: dict[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,8 +72,8 @@ class Group(NamedTuple):
         """Return the seed of this process, in a step if one is given; process 0 without a step has `seed`."""
         if step is None and self.is_main:
             return seed
-        entropy = [seed, self.rank] if step is None else [seed, self.rank, step]
-        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+        key = (self.rank, 0 if step is None else step + 1)
+        return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0])
 
     def parallel(self, loss: "Loss", *, find_unused: bool) -> nn.Module:
         """Wrap a loss so that each backward pass averages gradients over the processes.

@@ -35,7 +35,7 @@ _PREPARE_SAMPLES, _PREPARE_ENTRIES = 16, 2**20
 
 
 class Recorder(Protocol):
-    """Keep checkpoints and metrics of a training; `dcs.training.Run` is one.
+    """Keep checkpoints and metrics of a training; `dcs.runs.Run` is one.
 
     Each process has a recorder. Only that of process 0 is asked for a state to restore, and only that one
     should write files.
@@ -232,7 +232,8 @@ class _Trainer:
         }
         losses = torch.tensor([loss])
         self._share_buffers()
-        with evaluating(self.network, self.average and self.average.weights, self.objective):
+        average = None if self.average is None else self.average.weights
+        with evaluating(self.network, average, self.objective):
             if len(self.samples.held_out):
                 metrics["validation_loss"], losses = self._validate()
             if self.measured is not None:

@@ -118,8 +118,8 @@ def _network(
 
 def _lacks(record: RunRecord, part: str) -> bool:
     """Return whether options of a part were objects, without which it cannot be made again."""
-    lost = [name for name in record.left_out if name.startswith(part) or name == "masking"]
-    return any(name != "objective_options.augment" for name in lost)
+    beside = ("masking",) if part == "objective" else ()
+    return any(name.startswith((part, *beside)) for name in record.left_out)
 
 
 def _check_target(folder: Path, overwrite: bool) -> None:

@@ -54,7 +54,7 @@ _LAMBDA_SCORES: dict[str, dict[float, float]] = {
     "cifar100": {0.0001: 64.19, 0.001: 63.98, 0.01: 65.20, 0.05: 65.05},
     "tiny-imagenet": {0.0001: 53.37, 0.001: 53.58, 0.01: 52.71, 0.02: 53.77},
 }
-# data set -> what the paper says of the time that simsiam and simsiam-dcs took
+# data set -> training time in the paper
 HOURS = {
     "cifar10": "15 hours for simsiam, 15 to 16 for simsiam-dcs",
     "tiny-imagenet": "45 hours for simsiam, 45 to 46 for simsiam-dcs",
@@ -66,7 +66,7 @@ _EXPT3_SCORES: dict[str, Score] = {
     "n2v": (21.21, 2.05),
     "dcs": (30.29, 2.21),
 }
-# Beside Expt3: what ESC-50's own page lists, means over its five folds.
+# Listed on ESC-50's own page, means over its five folds.
 ESC50_BASELINES = {
     "k-NN on MFCC": 32.2,
     "SVM on MFCC": 39.6,
@@ -79,15 +79,15 @@ ESC50_BASELINES = {
 def published(
     experiment: str, dataset: str, noise: float, method: str, protocol: str, weight: float | None = None
 ) -> Score | None:
-    """Return what the paper reports, if it does.
+    """Return the score that the paper reports, if it does.
 
     Args:
-        experiment: Such as `expt0`.
-        dataset: Such as `mnist`.
-        noise: Deviation of the noise that was added.
-        method: Such as `dcs`.
+        experiment: Experiment, e.g. `expt0`.
+        dataset: Data set, e.g. `mnist`.
+        noise: Standard deviation of the added noise.
+        method: Method, e.g. `dcs`.
         protocol: `linear` or `clustering`.
-        weight: λ, for the table of Expt2 in which it varies; otherwise None.
+        weight: λ, for the table of Expt2 in which it varies; None otherwise.
     """
     if experiment == "expt0":
         scores = _EXPT0_SCORES[protocol].get(noise) if dataset == "mnist" else None

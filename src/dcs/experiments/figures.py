@@ -1,4 +1,4 @@
-"""Figures 2 and 3 of the paper, from the encoders that Expt0 left behind."""
+"""Figures 2 and 3 of the paper, drawn from the runs of Expt0."""
 
 import io
 from collections.abc import Iterable
@@ -8,26 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dcs import evaluation, models
+from dcs import runs
 from dcs._optional import require
 from dcs.data import CATALOGUE
-from dcs.experiments._autoencoding import load
-from dcs.experiments._runner import RUNS, key_of, read_results
-from dcs.experiments._trial import Trial
-from dcs.runs import MODEL
-from dcs.runs.tensors import restore
+from dcs.experiments.experiment import Trial
+from dcs.experiments.results import key_of, read_results
+from dcs.experiments.runner import RUNS
+from dcs.experiments.trial import load_data
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
 
-NOISE = 0.3  # of the paper's figures
+NOISE = 0.3  # as in the paper's figures
 IMAGES = 10
 
 
 def check_figures(trials: Iterable[Trial]) -> None:
-    """Refuse what the figures cannot be drawn of, before anything is run.
+    """Raise if the figures could not be drawn, before anything is run.
 
     Args:
-        trials: Those that are finished, and those that will be.
+        trials: Trials that are finished, and those that will be.
     """
     _pair(trials)
     require("matplotlib.figure", "figures", "drawing")
@@ -38,26 +37,26 @@ def draw_figures(out: Path, root: str | None = None) -> list[Path]:
     """Draw Figure 2 (maps of the features) and Figure 3 (denoised images) as PNG and PDF.
 
     Args:
-        out: The directory of an Expt0 in which the linear protocol of cosine and dCS is finished.
-        root: Where the data sets are.
+        out: Directory of an Expt0 in which the linear protocol of cosine and dCS is finished.
+        root: Folder of the data sets.
     """
     figure = require("matplotlib.figure", "figures", "drawing").Figure
     cosine, dcs = _pair(map(key_of, read_results(out)))
-    part = load(cosine, root)
-    networks = {trial.method: _network(trial, part.train.x, out) for trial in (cosine, dcs)}
+    found = load_data(cosine, root)
+    predictors = {trial.method: _predictor(trial, out) for trial in (cosine, dcs)}
     title = f"{dcs.dataset}, σ = {dcs.noise:g}, dcs ({dcs.variant}), "
     title += f"{dcs.epochs} epochs, {dcs.train_size:,} samples"
-    written = _write(_maps(figure, networks, part.train, title), out / "figure2")
-    return written + _write(_images(figure, networks, part.test, title), out / "figure3")
+    written = _write(_maps(figure, predictors, found.train, title), out / "figure2")
+    return written + _write(_images(figure, predictors, found.test, title), out / "figure3")
 
 
-def _maps(figure: Any, networks: dict[str, Any], split: Any, title: str) -> Any:
-    """UMAP of the features in two dimensions, with the settings of Appendix D.2."""
+def _maps(figure: Any, predictors: dict[str, runs.Predictor], split: Any, title: str) -> Any:
+    """Draw UMAP of the features in two dimensions, with the settings of Appendix D.2."""
     umap = require("umap", "clustering", "figure 2")
     drawn = figure(figsize=(11, 5), layout="constrained")
     drawn.suptitle(f"Features in two dimensions (UMAP): {title}")
-    for axes, (name, network) in zip(drawn.subplots(1, 2), networks.items(), strict=True):
-        features = evaluation.features_of(network, split.x)
+    for axes, (name, predictor) in zip(drawn.subplots(1, 2), predictors.items(), strict=True):
+        features = predictor.transform(split.x)
         settings = {"n_neighbors": 10, "min_dist": 0.0, "metric": "euclidean"}
         places = umap.UMAP(n_components=2, **settings, random_state=0, n_jobs=1).fit_transform(features)
         points = axes.scatter(*places.T, c=split.y.numpy(), s=2, cmap="tab10", linewidths=0, rasterized=True)
@@ -66,13 +65,13 @@ def _maps(figure: Any, networks: dict[str, Any], split: Any, title: str) -> Any:
     return drawn
 
 
-def _images(figure: Any, networks: dict[str, Any], split: Any, title: str) -> Any:
-    """Rows: noisy, cosine, dCS, clean; predictions are shown from their least to their largest value."""
+def _images(figure: Any, predictors: dict[str, runs.Predictor], split: Any, title: str) -> Any:
+    """Draw rows: noisy, cosine, dCS, clean; predictions range from their smallest to their largest value."""
     noisy, clean = split.x[:IMAGES], split.clean[:IMAGES]
     with torch.no_grad():
         rows = {
             "noisy": noisy,
-            **{name: _stretched(h(noisy)) for name, h in networks.items()},
+            **{name: _stretched(p.network(noisy)) for name, p in predictors.items()},
             "clean": clean,
         }
     drawn = figure(figsize=(IMAGES, len(rows) + 0.5), layout="constrained")
@@ -86,7 +85,7 @@ def _images(figure: Any, networks: dict[str, Any], split: Any, title: str) -> An
 
 
 def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
-    """The first trial of cosine and of dCS, with the paper's noise if it is there, and trained longest."""
+    """Return the first trial of cosine and of dCS, preferably with the paper's noise and trained longest."""
     grey = [name for name, entry in CATALOGUE.items() if len(entry.shape) == 2 and entry.shape[0] > 2]
     there = [t for t in trials if t.experiment == "expt0" and t.protocol == "linear" and t.dataset in grey]
     first = sorted(there, key=lambda t: (t.noise != NOISE, t.trial, -t.epochs, -t.train_size, t))
@@ -99,14 +98,11 @@ def _pair(trials: Iterable[Trial]) -> tuple[Trial, Trial]:
     raise RunError("the figures need the linear protocol of cosine and dcs in expt0, on grey images")
 
 
-def _network(trial: Trial, x: Any, out: Path) -> models.Autoencoder:
-    network = models.build("mlp", tuple(x.shape[1:]), CATALOGUE[trial.dataset].classes)
-    assert isinstance(network, models.Autoencoder)  # noqa: S101
-    path = out / RUNS / trial.name / MODEL
-    if not path.exists():
-        raise RunError(f"{path} is not there: copy {RUNS}/{trial.name} from where it was trained")
-    restore(network, path, {})
-    return network.eval()
+def _predictor(trial: Trial, out: Path) -> runs.Predictor:
+    folder = out / RUNS / trial.name
+    if not (folder / runs.MODEL).exists():
+        raise RunError(f"{folder} is missing: copy {RUNS}/{trial.name} from where it was trained")
+    return runs.load(folder)
 
 
 def _stretched(images: Tensor) -> Tensor:

@@ -1,18 +1,18 @@
-"""Tables as text: Markdown, LaTeX and CSV, with the published value beside each."""
+"""Tables as text: Markdown, LaTeX and CSV, with the published values."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dcs.experiments._plan import EXPERIMENTS
-from dcs.experiments._published import ESC50_BASELINES, HOURS
-from dcs.experiments._table import Cell, Column, Table, against_best
+from dcs.experiments.plan import EXPERIMENTS
+from dcs.experiments.published import ESC50_BASELINES, HOURS
+from dcs.experiments.table import Cell, Column, Table, against_best
 from dcs.training.checkpoint import write_atomically
 
 
 def as_markdown(table: Table) -> str:
-    """A table with the published value in a column of its own beside each."""
+    """Return a table in Markdown, with the published values in columns of their own."""
     header = ["", *(name for heading in table.headings.values() for name in (heading, "paper"))]
     lines = [f"### {table.title}, %", "", _row(header), _row(["---"] * len(header))]
     for row in table.rows:
@@ -32,7 +32,7 @@ def as_markdown(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A tabular for a paper, and notes to stand below it; it needs booktabs."""
+    """Return a table in LaTeX, with notes below it; it needs booktabs."""
     lines = [
         f"% {table.title}, accuracy (%): ours, and the published value below it",
         rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
@@ -61,58 +61,37 @@ def _latex(text: str) -> str:
 
 
 def as_csv(found: Iterable[Table]) -> str:
-    """All tables, a line for each cell."""
+    """Return all tables as CSV, one line per cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    place = ["experiment", "protocol", "dataset", "noise", "fold", "train_size", "epochs", "precision"]
-    score = [
-        "scale",
-        "method",
-        "variant",
-        "how",
-        "weight",
-        "mean",
-        "deviation",
-        "trials",
-        "rank",
-        "welch_p",
-        "published_mean",
-        "published_deviation",
-        "step_seconds",
-    ]
-    writer.writerow([*place, *score])
+    amount = ["train_size", "epochs", "precision", "scale"]
+    what = ["method", "variant", "how", "weight", "mean", "deviation"]
+    compared = ["trials", "rank", "welch_p", "published_mean", "published_deviation", "step_seconds"]
+    writer.writerow(["experiment", "protocol", "dataset", "noise", "fold", *amount, *what, *compared])
     for table in found:
         for column, cells in table.columns.items():
-            for row in table.rows:
-                cell = cells.get(row)
-                if cell is None:
-                    continue
-                where = [table.experiment, table.protocol, column.dataset, column.noise, column.fold]
-                amount = [column.train_size, column.epochs, column.precision, column.scale]
-                what = [cell.method, cell.variant, cell.how, cell.weight]
-                scores = [
-                    cell.mean,
-                    cell.deviation,
-                    len(cell.scores),
-                    cell.rank,
-                    against_best(cell, cells.values()),
-                    *(cell.published or [None] * 2),
+            for cell in (cells[row] for row in table.rows if row in cells):
+                values = [
+                    *(table.experiment, table.protocol, column.dataset, column.noise, column.fold),
+                    *(getattr(column, name) for name in amount),
+                    *(getattr(cell, name) for name in what),
+                    *(len(cell.scores), cell.rank, against_best(cell, cells.values())),
+                    *(cell.published or (None, None)),
                     cell.step_seconds,
                 ]
-                values = [*where, *amount, *what, *scores]
                 writer.writerow(["" if value is None else value for value in values])
     return text.getvalue()
 
 
 def as_page(found: Sequence[Table]) -> str:
-    """All tables in Markdown, those of each experiment below its title."""
+    """Return all tables in Markdown, those of each experiment below its title."""
     names = dict.fromkeys(table.experiment for table in found)
     groups = [[table for table in found if table.experiment == name] for name in names]
     return "\n".join("\n".join([f"## {experiment_title(own)}\n", *map(as_markdown, own)]) for own in groups)
 
 
 def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
-    """Write table.md, table.csv and table.tex into a directory."""
+    """Write table.md, table.csv and table.tex to a directory."""
     contents = {
         "table.md": as_page(found),
         "table.csv": as_csv(found),
@@ -124,7 +103,7 @@ def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
 
 
 def experiment_title(found: Sequence[Table]) -> str:
-    """What tables of one experiment are headed by: with the data, if it is not the paper's."""
+    """Return the heading of an experiment's tables, with the data if it is not the paper's."""
     experiment = EXPERIMENTS[found[0].experiment]
     others = {column.dataset: None for table in found for column in table.columns}
     others = {name: None for name in others if name not in experiment.datasets}
@@ -132,7 +111,7 @@ def experiment_title(found: Sequence[Table]) -> str:
 
 
 def remarks(table: Table) -> dict[Column, str]:
-    """How much was run in each column, and whether its best is better than the runner-up."""
+    """Return how much was run in each column, and how far its best is ahead."""
     texts = {}
     for column, cells in table.columns.items():
         counts = sorted({len(cell.scores) for cell in cells.values()})
@@ -150,7 +129,7 @@ def remarks(table: Table) -> dict[Column, str]:
 
 
 def _ahead(cells: Iterable[Cell]) -> str:
-    """Whether the best is better than the runner-up."""
+    """Return how far the best is ahead of the runner-up."""
     best, second = ([cell for cell in cells if cell.rank == rank] for rank in (1, 2))
     if len(best) > 1:
         return f"; {_and(cell.row for cell in best)} are level"
@@ -171,7 +150,7 @@ def _and(names: Iterable[str]) -> str:
 
 
 def _times(table: Table, column: Column) -> str:
-    """How long steps take beside those of the first method; of Expt2, where that is a question."""
+    """Return the time of a step relative to the first method, for Expt2."""
     cells = [table.columns[column][row] for row in table.rows if row in table.columns[column]]
     timed = [cell for cell in cells if cell.step_seconds]
     if table.experiment != "expt2" or not timed or timed[0].step_seconds is None:
@@ -189,7 +168,7 @@ def _marked(cell: Cell, best: str, second: str) -> str:
 
 
 def score_text(score: tuple[float, float | None] | None) -> str:
-    """A mean and its deviation, if there is one."""
+    """Return a mean and its deviation, if there is one, as text."""
     if score is None:
         return ""
     mean, deviation = score

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -16,41 +16,20 @@ from dcs import models
 from dcs.data import LogMel, Samples, Source, Split, fingerprint
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
-from dcs.runs.directory import Run
-from dcs.runs.load import load
+from dcs.runs.directory import Display, Run
 from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
 from dcs.runs.record import Learned, RunRecord
+from dcs.runs.storage import load
 from dcs.training import (
     Metrics,
     Monitor,
     TrainingConfig,
-    is_main,
+    distributed,
     make_front_end,
     make_network,
     make_objective,
     train,
 )
-
-
-class Display(Protocol):
-    """Shows the progress of a training, as a context."""
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *error: Any) -> Any: ...
-
-    def epoch(self, metrics: Metrics) -> None:
-        """Show the metrics of an epoch."""
-        ...
-
-
-class Parts(NamedTuple):
-    """Parts of a training that are given as objects, in place of names in the configuration."""
-
-    network: nn.Module | None = None
-    objective: Objective | None = None
-    monitor: Monitor | None = None
-    pair: Numbers | None = None
 
 
 class Seen(NamedTuple):
@@ -67,6 +46,16 @@ class Seen(NamedTuple):
         return tuple(self.x.shape[1:])
 
 
+class Parts(NamedTuple):
+    """Parts of a training that are given as objects, in place of names in the configuration."""
+
+    network: nn.Module | None = None
+    objective: Objective | None = None
+    monitor: Monitor | None = None
+    pair: Numbers | None = None
+    seen: Seen | None = None  # what `see` returned for the data, to save computing it again
+
+
 def fit(
     data: Split,
     config: TrainingConfig,
@@ -76,6 +65,7 @@ def fit(
     source: Source | None = None,
     trial: Mapping[str, Any] | None = None,
     feature_names: Sequence[str] = (),
+    skipped: Sequence[str] = (),
     resume: bool = False,
     overwrite: bool = False,
     displays: Sequence[Display] = (),
@@ -90,12 +80,13 @@ def fit(
         source: Where the data came from, for the record.
         trial: Trial of an experiment that the run belongs to, for the record.
         feature_names: Names of the columns of the data.
+        skipped: Files that could not be read and were left out, for the record.
         resume: Whether to resume the run in `out`, or to load it if it has finished.
         overwrite: Whether to remove the run in `out`.
         displays: What shows or logs the metrics of each epoch.
     """
     parts = parts or Parts()
-    seen = see(data, config, parts.pair)
+    seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
         network = make_network(config, seen.shape) if parts.network is None else parts.network
@@ -109,6 +100,7 @@ def fit(
         fingerprint=fingerprint(data.x),
         shape=tuple(data.x.shape[1:]),
         training=plain,
+        skipped=tuple(skipped),
         left_out=left_out,
         trial=None if trial is None else dict(trial),
     )
@@ -120,15 +112,17 @@ def fit(
         scale_free=objective.scale_free,
     )
     if out is None:
-        history = _train(network, objective, seen, config, parts.monitor, displays)
+        history = _train(network, objective, seen, config, parts.monitor)
         learned = _learn(learned, network, objective, seen, config)
         record = record.model_copy(update={"learned": learned})
         return Predictor(network, objective.cpu(), record, seen.front_end, history)
-    with _Displayed(out, record, resume, overwrite, displays) as run:
-        if run.finished:
+    group = distributed.start(config.device)
+    main = group.is_main
+    with Run(out, record, resume=resume, overwrite=overwrite, main=main, displays=displays) as run:
+        if group.broadcast(run.finished):  # process 0 may just have removed what was there
             run.read()
             return load(out, parts.network, parts.objective if objective.predicts else None)
-        history = _train(network, objective, seen, config, parts.monitor, (), run)
+        history = _train(network, objective, seen, config, parts.monitor, run)
         learned = _learn(learned, network, objective, seen, config)
         # Heads of self-supervised objectives are only used in training, as is an objective without a name.
         kept = objective.state_dict() if objective.predicts and parts.objective is None else None
@@ -223,14 +217,11 @@ def _train(
     seen: Seen,
     config: TrainingConfig,
     monitor: Monitor | None,
-    displays: Sequence[Display],
     run: Run | None = None,
 ) -> list[Metrics]:
     """Train in place; the network is on the CPU afterwards, whatever device it was trained on."""
     trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
-    with seeded(config.seed), contextlib.ExitStack() as stack:
-        for display in displays:
-            stack.enter_context(display)
+    with seeded(config.seed):
         history = train(
             trained,
             objective,
@@ -251,39 +242,6 @@ def _learn(
     device = models.device_named(config.device)
     scale = prediction_scale(network, objective, seen.x, seen.lengths, device)
     return learned.model_copy(update={"scale": scale, "objective": objective.describe()})
-
-
-class _Displayed(Run):
-    """A run that shows the metrics of each epoch."""
-
-    def __init__(
-        self, out: Path, record: RunRecord, resume: bool, overwrite: bool, displays: Sequence[Display]
-    ) -> None:
-        super().__init__(out, record, resume=resume, overwrite=overwrite, main=is_main())
-        self.displays = displays
-        self.stack = contextlib.ExitStack()
-
-    def __enter__(self) -> "_Displayed":
-        super().__enter__()
-        try:
-            if self.main and not self.finished:
-                for display in self.displays:
-                    self.stack.enter_context(display)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
-
-    def after_epoch(self, metrics: dict[str, float]) -> None:
-        """Record and show the metrics of an epoch."""
-        super().after_epoch(metrics)
-        if self.main:
-            for display in self.displays:
-                display.epoch(metrics)
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.close()
-        super().__exit__(*error)
 
 
 def _plain(config: TrainingConfig) -> tuple[TrainingConfig, dict[str, str]]:

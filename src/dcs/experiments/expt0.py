@@ -1,0 +1,81 @@
+"""Expt0: autoencoders on MNIST with Gaussian noise; Expt1 trains the same on other data."""
+
+from typing import Any, Literal
+
+from sklearn.decomposition import PCA
+from torch import Tensor
+
+from dcs import data, objectives
+from dcs.experiments.experiment import UNTRAINED, Encode, Experiment, Preset, Trial
+from dcs.runs import Parts
+from dcs.training import CUSTOM, TrainingConfig
+
+METHODS = ("mse", "cosine", "n2v", "sure", "dcs")
+MASKED = ("n2v", "dcs", "oracle")
+PRESETS = {
+    "paper": Preset({"linear": 10, "clustering": 20}, 800),
+    "quick": Preset({"linear": 3, "clustering": 3}, None, 12_800),
+    "smoke": Preset({"linear": 1, "clustering": 1}, 20, 1024, ("digits",)),
+}
+
+
+def settings(trial: Trial) -> dict[str, Any]:
+    """Return the training settings of a trial."""
+    paper = trial.variant == "paper"
+    named = {"oracle": CUSTOM, UNTRAINED: "cosine", "pca": "cosine"}
+    chosen: dict[str, Any] = {
+        "objective": named.get(trial.method, trial.method),
+        "n_components": data.CATALOGUE[trial.dataset].classes,
+    }
+    if trial.method == "dcs" and paper:
+        chosen["objective_options"] = {"variant": "paper"}
+    if trial.method == "n2v" or (trial.method == "dcs" and paper):  # otherwise dcs chooses its views
+        chosen["masking"] = {"rho": 0.1, "min_masked": 0} if paper else {"rho": 0.3}
+    return chosen
+
+
+def parts(trial: Trial, found: data.Dataset, _: TrainingConfig) -> Parts:
+    """Return the oracle, which sees the views of dcs in the same variant, with the clean samples."""
+    if trial.method != "oracle":
+        return Parts()
+    views = objectives.DenoisingCosine(variant=trial.variant).views_for(found.shape)
+    return Parts(objective=objectives.CosineOracle(views), pair=found.train.clean)
+
+
+def pca(trial: Trial, x: Tensor | data.Samples) -> Encode:
+    """Return principal components, as many as there are classes."""
+    fitted = PCA(data.CATALOGUE[trial.dataset].classes, random_state=trial.seed).fit(_rows(x))
+    return lambda x: fitted.transform(_rows(x))
+
+
+def prepare(trial: Trial) -> Literal["flat"] | None:
+    """Return the preparation of samples: in the paper's variant the points of a pen are one vector."""
+    return "flat" if trial.dataset == "pendigits" and trial.variant == "paper" else None
+
+
+def _rows(x: Tensor | data.Samples) -> Any:
+    return data.Split(x).read(range(x.shape[0])).flatten(1).numpy()
+
+
+SHARED: dict[str, Any] = {
+    "masked": MASKED,
+    "settings": settings,
+    "parts": parts,
+    "baselines": {"pca": pca},
+    "prepare": prepare,
+    "resident": True,
+    "stand_ins": tuple(data.CATALOGUE),
+}
+EXPT0 = Experiment(
+    title="Expt0: MNIST with Gaussian noise",
+    datasets=("mnist",),
+    methods=METHODS,
+    orientation=("pca", UNTRAINED, "oracle"),
+    presets={
+        **PRESETS,
+        "quick": PRESETS["quick"]._replace(noises=(0.3, 0.5, 0.7)),
+        "smoke": PRESETS["smoke"]._replace(noises=(0.3,)),
+    },
+    noises=(0.01, 0.1, 0.3, 0.5, 0.7),
+    **SHARED,
+)
