@@ -440,6 +440,16 @@ def test_noise_shared_by_neighbours_of_any_reach(length):
     assert inspect(x)["independence"].verdict == FAILS
 
 
+def test_recordings_are_inspected_as_the_spectrograms_of_training():
+    x = 0.3 * torch.randn(12, 4000, generator=seeded(3)) + torch.sin(0.2 * torch.arange(4000.0))
+    recordings = dcs.data.Dataset("sounds", dcs.data.Split(x), rate=8000)
+    seen = dcs.data.LogMel(8000).apply(recordings)[0]
+    found, expected = (inspect(one, domain="spectrogram") for one in (recordings, seen))
+    assert found.to_json() == expected.to_json()
+    assert (found.samples, found.shape) == (12, seen.shape)
+    assert inspect(recordings, domain="spectrogram", samples=5).inspected == 5
+
+
 def test_colours_and_large_images():
     colour = smooth_images(11, n=30, side=40).reshape(10, 3, 40, 40)
     found = inspect(noise.add(colour, "gaussian", 0.2, 1))

@@ -23,7 +23,7 @@ from PIL import Image
 
 import dcs
 from dcs import data, evaluation, experiments, models, objectives, report, runs
-from dcs.report import _layout, _pictures, _sounds
+from dcs.report import _gallery, _layout, _pictures
 from dcs.report._curves import thinned
 from dcs.report._descriptions import describe_network, describe_objective, describe_protocol
 from dcs.report._gallery import STRIP, shortened
@@ -1047,12 +1047,12 @@ def test_clusters_are_found_and_numbered_by_size():
 
 def test_recordings_fit_into_the_page():
     for rate, length, kinds in ((44_100, 220_500, 2), (8_000, 100, 3), (192_000, 10**7, 1)):
-        count = _sounds.playable_length(rate, length, kinds)
+        count = _gallery.playable_length(rate, length, kinds)
         assert 0 < count <= length
-        assert 2 * count * kinds * _sounds.RECORDINGS <= 1_200_000
+        assert 2 * count * kinds * _gallery.RECORDINGS <= 1_200_000
     signal = np.sin(np.arange(100, dtype=np.float32))
     with wave.open(
-        io.BytesIO(base64.b64decode(_sounds.as_wav(signal, 8000, 2.0).partition(",")[2]))
+        io.BytesIO(base64.b64decode(_gallery.as_wav(signal, 8000, 2.0).partition(",")[2]))
     ) as heard:
         read = np.frombuffer(heard.readframes(100), "<i2")
     assert np.abs(read / 32767 - np.clip(2 * signal, -1, 1)).max() < 1e-4

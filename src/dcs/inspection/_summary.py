@@ -24,10 +24,8 @@ def note_offset(evidence: Evidence) -> str:
 
 def summarise(state: str, ratio: float | None, evidence: Evidence) -> str:
     """Return how noisy the data is, and whether it has a large offset."""
-    offset = " Both are small compared with a constant offset: subtract the mean first." * has_offset(
-        evidence
-    )
-    return _how_noisy(state, ratio, evidence) + offset
+    offset = " Signal and noise are small compared with a constant offset: subtract the mean first."
+    return _how_noisy(state, ratio, evidence) + offset * has_offset(evidence)
 
 
 def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:

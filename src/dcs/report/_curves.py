@@ -69,9 +69,8 @@ CHARTS = (
 
 def charts_of(runs: list[ReportedRun]) -> list[dict[str, Any]]:
     """Return the charts of what the runs measured, for the script of the page."""
-    there = {
-        name for run in runs for line in run.metrics for name, value in line.items() if value is not None
-    }
+    lines = [line for run in runs for line in run.metrics]
+    there = {name for line in lines for name, value in line.items() if value is not None}
     known = {name for chart in CHARTS for name in (*dict(chart.lines), chart.deviation)} | {"epoch"}
     further = [MetricChart(name, "Measured in training.", ((name, name),)) for name in sorted(there - known)]
     objectives = {run.record.training.objective for run in runs if run.record and run.metrics}
@@ -101,7 +100,10 @@ def table_of(run: ReportedRun) -> PageTable:
     """Return the metrics of a run as a table, for readers who cannot see the charts."""
     names = list({name: None for line in run.metrics for name in line if name != "epoch"})
     shown = thinned(len(run.metrics), _ROWS)
-    rows = [[row + 1, *(_digits(run.metrics[row].get(name)) for name in names)] for row in shown]
+    rows = []
+    for row in shown:
+        values = [run.metrics[row].get(name) for name in names]
+        rows.append([row + 1, *("" if value is None else f"{value:.4g}" for value in values)])
     some = "" if len(shown) == len(run.metrics) else f", {len(shown)} of {len(run.metrics)} epochs"
     heads = ["epoch", *(name.replace("_", " ") for name in names)]
     return PageTable(f"{run.name}: all metrics{some}", heads, rows, numbers_from=1)
@@ -112,7 +114,3 @@ def thinned(n: int, most: int) -> list[int]:
     if n <= most:
         return list(range(n))
     return sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
-
-
-def _digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"

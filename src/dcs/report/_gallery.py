@@ -1,6 +1,9 @@
 """What a page shows of the samples of a run: strips, a feature map, and recordings to listen to."""
 
+import base64
 import hashlib
+import io
+import wave
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -16,7 +19,6 @@ from dcs.report._descriptions import is_split
 from dcs.report._layout import cluster, lay_out
 from dcs.report._pictures import Painter, Pixels, Sheets, find_painter, pack
 from dcs.report._selection import ReportOptions, Selection
-from dcs.report._sounds import RECORDINGS, as_wav, playable_length
 from dcs.runs import Predictor
 from dcs.training import RunError
 
@@ -28,6 +30,9 @@ _AT_ONCE = 2**22  # entries of samples that are in memory together
 _TEXT = 1_000_000  # bytes of all names together, and of all classes
 _SHORTEST_NAME = 20  # to which one is shortened
 _CLUSTERS = 10
+RECORDINGS = 3
+_SOUND_BYTES = 1_200_000  # all recordings of a run together
+_LONGEST_SOUND = 8.0  # seconds
 Array = NDArray[Any]
 Json = dict[str, Any]
 
@@ -131,7 +136,7 @@ def _snr(predictor: Predictor, part: Split, generator: torch.Generator) -> Tenso
 def _about_snr(predictor: Predictor, part: Split) -> str:
     if part.clean is not None:
         return "measured against the clean sample"
-    if not hasattr(predictor.objective, "weights") or predictor.objective is None:
+    if predictor.objective is None or not hasattr(predictor.objective, "weights"):
         return ""
     splits = is_split(predictor.objective.describe())
     return "estimated by dCS" + (" for the noisier version that is made of it in training" if splits else "")
@@ -142,6 +147,7 @@ def _map(features: Array, snr: Array | None, shown: Selection, options: ReportOp
     y = shown.split.y
     labels = None if y is None else y[shown.rows].tolist()
     classes = list(shown.classes) or ([] if labels is None else [str(k) for k in range(max(labels) + 1)])
+    names = shortened([str(shown.split.names[row]) for row in shown.rows]) if len(shown.split.names) else None
     found = 0 if labels is None else len(set(labels))
     count = options.clusters or (found if found > 1 else _CLUSTERS)
     clusters = cluster(features, count, options.seed)
@@ -156,17 +162,10 @@ def _map(features: Array, snr: Array | None, shown: Selection, options: ReportOp
         "clusters": clusters.tolist(),
         "snr": None if snr is None else _rounded(torch.from_numpy(snr)),
         "rows": shown.rows.tolist(),
-        "names": _names(shown),
+        "names": names,
         "part": shown.part,
         "of": len(shown.split),
     }
-
-
-def _names(shown: Selection) -> list[str] | None:
-    """Return the files of samples, shortened if they are too long for a page."""
-    if not len(shown.split.names):
-        return None
-    return shortened([shown.name(number) for number in range(len(shown.rows))])
 
 
 def shortened(texts: list[str], room: int = _TEXT) -> list[str]:
@@ -198,10 +197,26 @@ def _sounds(predictor: Predictor, shown: Selection) -> list[Json]:
         # One gain for all versions, so that their loudness can be compared.
         gain = 0.9 / max(float(np.abs(kinds["noisy"][number, :length]).max()), 1e-6)
         versions = {kind: as_wav(x[number, :length], shown.rate, gain) for kind, x in kinds.items()}
-        name, label = shown.name(row), labels[number] if labels else None
-        cut = length < part.x.shape[1]
-        sounds.append({"name": name, "label": label, "versions": versions, "cut": cut})
+        about = {"name": shown.name(row), "label": labels and labels[number], "cut": length < part.x.shape[1]}
+        sounds.append({**about, "versions": versions})
     return sounds
+
+
+def playable_length(rate: int, length: int, kinds: int) -> int:
+    """Return how many samples of each recording fit in the page, in so many versions."""
+    return min(length, round(_LONGEST_SOUND * rate), _SOUND_BYTES // (2 * RECORDINGS * kinds))
+
+
+def as_wav(signal: NDArray[np.float32], rate: int, gain: float) -> str:
+    """Return a data URI of a mono recording with 16 bits per sample."""
+    integers = np.rint(np.clip(signal * gain, -1, 1) * 32767).astype("<i2")
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(integers.tobytes())
+    return f"data:audio/wav;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _rounded(values: Tensor) -> list[float | None]:

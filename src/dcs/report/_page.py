@@ -58,27 +58,20 @@ def _described(run: ReportedRun) -> Json:
     }
     if run.record is None:
         return shown
-    source, training = run.record.source, run.record.training
+    training, settings = run.record.training, _flat(run.record.plain())
     features = training.n_components if run.gallery is None else run.gallery.map["features"]
     if run.gallery is None and training.network in models.NETWORKS:
-        features = features if models.default_components(training.network) else None  # not of its own choice
+        features = features if models.default_components(training.network) else None  # they are fixed
     return {
         **shown,
         "network": describe_network(training.network),
-        "objective": training.objective,
         "meaning": describe_objective(training.objective, run.objective),
         "split": is_split(run.objective),
         "features": features,
-        "samples": run.record.samples,
-        "source": None if source is None else source.data,
-        "noise": None if source is None else source.noise,
-        "epochs": training.max_epochs,
         "early": not run.finished or _steps(run.record, len(run.metrics)) < FEW_STEPS,
         "resume": _resume_command(run.record, run.folder),
         "evaluate": shlex.join(["dcs", "evaluate", str(run.folder)]),
-        "settings": PageTable(
-            f"Settings and versions of {run.name}", ["setting", "value"], _flat(run.record.plain())
-        ),
+        "settings": PageTable(f"Settings and versions of {run.name}", ["setting", "value"], settings),
     }
 
 

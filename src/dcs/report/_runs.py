@@ -49,11 +49,10 @@ class ReportedRun(NamedTuple):
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """Read runs; those that have the same name are named by their paths."""
-    runs = [read_run(folder) for folder in folders]
-    names = [run.name for run in runs]
+    runs = {folder: read_run(folder) for folder in folders}
+    names = [run.name for run in runs.values()]
     return [
-        run._replace(name=str(folder)) if names.count(run.name) > 1 else run
-        for run, folder in zip(runs, folders, strict=True)
+        run._replace(name=str(folder)) if names.count(run.name) > 1 else run for folder, run in runs.items()
     ]
 
 
@@ -77,15 +76,12 @@ def _read_training(folder: Path, name: str) -> ReportedRun:
     record = read_record(folder)
     measured, remarks = _read_lines(folder / METRICS)
     metrics = [{key: _finite(value) for key, value in line.items() if _is_number(value)} for line in measured]
-    results = _read_trials(folder)
-    of_experiment = bool(results)
-    if not of_experiment:
-        lines, further = _read_lines(folder / RESULTS)
-        results, remarks = [line for line in lines if line], remarks + further
+    trials = _read_trials(folder)
+    lines, further = ([], []) if trials else _read_lines(folder / RESULTS)
+    results = trials or [line for line in lines if line]
     objective = None if record.learned is None else record.learned.objective
-    return ReportedRun(
-        name, folder, record, metrics, results, of_experiment, objective=objective, remarks=tuple(remarks)
-    )
+    shown = ReportedRun(name, folder, record, metrics, results, of_experiment=bool(trials))
+    return shown._replace(objective=objective, remarks=(*remarks, *further))
 
 
 def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
@@ -104,7 +100,8 @@ def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
             line = None
         if not isinstance(line, dict):
             remarks.append(f"{path.name}, line {number}, is damaged and was skipped.")
-        lines.append(line if isinstance(line, dict) else {})
+            line = {}
+        lines.append(line)
     while lines and not lines[-1]:
         lines.pop()
     return lines, remarks

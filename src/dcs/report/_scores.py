@@ -37,14 +37,11 @@ def trials_of(run: ReportedRun) -> PageTable | None:
     if not run.of_experiment or not run.results:
         return None
     names = ["method", "variant", "dataset", "noise", "protocol", "trial", "epochs"]
-    rows = [
-        [
-            *(f"{float(line[name]):g}" if name == "noise" else line[name] for name in names),
-            _digits(line["score"], 2),
-            _digits(line.get("seconds"), 0),
-        ]
-        for line in run.results
-    ]
+    rows = []
+    for line in run.results:
+        cells = {**line, "noise": f"{float(line['noise']):g}"}
+        scored = _digits(line["score"], 2), _digits(line.get("seconds"), 0)
+        rows.append([*(cells[name] for name in names), *scored])
     names[2] = "data"
     return PageTable(f"All trials ({len(rows)})", [*names, "score, %", "seconds"], rows, numbers_from=5)
 
@@ -69,33 +66,30 @@ def _evaluations(lines: list[Line]) -> PageTable:
         for line in lines
     ]
     heads = ["protocol", "score, %", "data", "noise", "epochs", "other metrics"]
-    described = {name: describe_protocol(name) for name in dict.fromkeys(str(row[0]) for row in rows)}
-    notes = [(name, text) for name, text in described.items() if text]
+    names = dict.fromkeys(str(row[0]) for row in rows)
+    notes = [(name, text) for name in names if (text := describe_protocol(name))]
     return PageTable("Scores of this run", heads, rows, notes=notes)
 
 
 def _published(found: experiments.Table) -> PageTable:
     """Return a table of an experiment next to the published values."""
-    heads = ["method"]
-    for column in found.columns:
-        heads += [found.headings[column], "paper"]
-    rows: list[list[object]] = []
-    for row in found.rows:
-        cells: list[object] = [row]
-        for inside in found.columns.values():
-            cell = inside.get(row)
-            if cell is None:
-                cells += ["", ""]
-            else:
-                own = RankedCell(experiments.score_text((cell.mean, cell.deviation)), cell.rank)
-                cells += [own, experiments.score_text(cell.published) or "–"]
-        rows.append(cells)
+    heads = ["method", *(name for column in found.columns for name in (found.headings[column], "paper"))]
+    columns = found.columns.values()
+    rows = [[row, *(cell for column in columns for cell in _cells(column.get(row)))] for row in found.rows]
     title, meaning = experiments.TITLES[found.protocol], describe_protocol(found.protocol)
     unranked = experiments.EXPERIMENTS[found.experiment].orientation
     notes = [(title, meaning)] if meaning else []
     notes += [("", _about_rows(found.rows, unranked))]
     notes += [(found.headings[column], text) for column, text in experiments.remarks(found).items()]
     return PageTable(f"{experiments.experiment_title([found])}. {title}: accuracy, %", heads, rows, 1, notes)
+
+
+def _cells(cell: Any) -> tuple[object, object]:
+    """Return the score in a cell of an experiment's table, and the published one."""
+    if cell is None:
+        return "", ""
+    own = RankedCell(experiments.score_text((cell.mean, cell.deviation)), cell.rank)
+    return own, experiments.score_text(cell.published) or "–"
 
 
 def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:
@@ -109,10 +103,8 @@ def _about_rows(rows: Sequence[str], unranked: Sequence[str]) -> str:
 def _further(metrics: Any) -> str:
     """Return what was measured besides the score."""
     found = metrics.items() if isinstance(metrics, dict) else ()
-    numbers = {name: value for name, value in found if isinstance(value, int | float)}
-    return ", ".join(
-        f"{MEASURES.get(name, name.replace('_', ' '))} {value:.4g}" for name, value in numbers.items()
-    )
+    numbers = [(MEASURES.get(name, name.replace("_", " ")), value) for name, value in found]
+    return ", ".join(f"{name} {value:.4g}" for name, value in numbers if isinstance(value, int | float))
 
 
 def _digits(value: Any, after_point: int) -> str:

@@ -80,14 +80,12 @@ def _load(folder: Path, record: RunRecord, options: ReportOptions) -> Dataset:
         changed = {"data": Source.of(options.data).data, "root": None}
     if options.root is not None:
         changed["root"] = str(Path(options.root).expanduser().absolute())
-    if record.source is not None:
-        source = record.source.model_copy(update=changed)
-    elif "data" in changed:
-        source = Source(**changed)
-    else:
+    trained = record.source
+    if trained is None and options.data is None:
         raise RunError(f"{folder} does not record what it was trained on: give it with {argument('data')}")
-    if options.data is not None and record.source is not None:
-        source = source.reading_as(record.source, record.shape[0])
+    source = Source(**changed) if trained is None else trained.model_copy(update=changed)
+    if options.data is not None and trained is not None:
+        source = source.reading_as(trained, record.shape[0])
     loaded = source.load()
     if loaded.shape != record.shape:
         raise ValueError(
@@ -101,11 +99,10 @@ def _compare(record: RunRecord, loaded: Dataset, data: PathLike | None) -> str:
     """Return a remark if data that was given is not the training data, or may not be."""
     name = loaded.name if data is None else os.fspath(data)
     if record.fingerprint is None:
-        unknown = f"The samples shown are those of {name}, which may not be the training data."
-        return "" if data is None else unknown
-    if fingerprint(loaded.train.x) == record.fingerprint:
-        return ""
-    return f"The samples shown are those of {name}, which is not the training data."
+        verb = "" if data is None else "may not be"
+    else:
+        verb = "" if fingerprint(loaded.train.x) == record.fingerprint else "is not"
+    return f"The samples shown are those of {name}, which {verb} the training data." if verb else ""
 
 
 def _with_labels(loaded: Dataset, path: Path, part: str | None) -> Dataset:

@@ -18,24 +18,16 @@ from dcs.report._selection import PathLike, ReportOptions, select
 from dcs.training import RunError
 from dcs.training.checkpoint import write_atomically
 
-PARTS = ("train", "test")
 _PICTURES = 5_000_000  # characters of all pictures on maps
 
 
 class Report(NamedTuple):
-    """A page that was written.
-
-    Args:
-        path: File of the page.
-        size: Size of the file in bytes.
-        seconds: Time that it took.
-        runs: Name of each run, and what the page shows of it.
-    """
+    """A page that was written."""
 
     path: Path
-    size: int
+    size: int  # in bytes
     seconds: float
-    runs: list[dict[str, Any]]
+    runs: list[dict[str, Any]]  # name of each run, and what the page shows of it
 
 
 def write(
@@ -76,7 +68,7 @@ def write(
     for name, value in (("out", out), ("data", data), ("labels", labels), ("root", root)):
         if value is not None and not isinstance(value, str | os.PathLike):
             raise TypeError(f"{name} must be a path, got {type(value).__name__}")
-    for name, value, choices in (("map", map, MAPS), ("part", part, PARTS)):
+    for name, value, choices in (("map", map, MAPS), ("part", part, ("train", "test"))):
         if value is not None:
             check_choice(name, value, choices)
     check_integer("points", points, at_least=1)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dcs.inspection import FAILS, HOLDS, Distribution, Estimate, Inspection, Sigma, number, size, strength
+from dcs.inspection import FAILS, HOLDS, Distribution, Inspection, Sigma, number, size, strength
 from dcs.report._templates import PageTable
 from dcs.report._templates import render as render_page
 
@@ -59,19 +59,13 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
 
 
 def _estimates(sigma: Sigma) -> PageTable:
-    rows = {"flat regions": sigma.calm, "chen2015": sigma.chen2015, "mad": sigma.mad}
-    return PageTable(
-        "Estimates of the noise level",
-        ["estimated from", "σ", "between"],
-        [[name, *_cells(one)] for name, one in rows.items()],
-    )
-
-
-def _cells(one: Estimate | None) -> tuple[str, str]:
-    if one is None:
-        return "–", "not applicable here"
-    between = f"{number(one.low)} and {number(one.high)}" if math.isfinite(one.high) else "unknown"
-    return number(one.value), between
+    rows = []
+    for name, one in (("flat regions", sigma.calm), ("chen2015", sigma.chen2015), ("mad", sigma.mad)):
+        between = "not applicable here" if one is None else "unknown"
+        if one is not None and math.isfinite(one.high):
+            between = f"{number(one.low)} and {number(one.high)}"
+        rows.append((name, number(None if one is None else one.value), between))
+    return PageTable("Estimates of the noise level", ["estimated from", "σ", "between"], rows)
 
 
 def _levels(points: Sequence[tuple[float, float]]) -> Figure | None:
@@ -94,12 +88,10 @@ def _levels(points: Sequence[tuple[float, float]]) -> Figure | None:
 def _histograms(found: Inspection) -> list[Figure]:
     if found.c is None or found.k is None:
         return []
-    text = "Signal-to-noise ratio ĉ of the samples, as estimated in training: further right is cleaner."
+    of_c = "Signal-to-noise ratio ĉ of the samples, as estimated in training: further right is cleaner."
     of_k = "Expected cosine k of the samples: 1 without noise, 0 for noise alone."
-    return [
-        _histogram(found.c, "signal-to-noise ratio ĉ", text),
-        _histogram(found.k, "expected cosine k", of_k),
-    ]
+    both = (found.c, "signal-to-noise ratio ĉ", of_c), (found.k, "expected cosine k", of_k)
+    return [_histogram(*one) for one in both]
 
 
 def _histogram(spread: Distribution, axis: str, text: str) -> Figure:
