@@ -167,11 +167,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         second = None if pair is None else self._read_pair(pair, split.x)
         shape = tuple(split.x.shape[1:])
         config = self._config(Facts(shape, len(split)))
-        front_end = runs.see_shape(config, shape)
         objective = (
             copy.deepcopy(self.objective) if isinstance(self.objective, objectives.Objective) else None
         )
-        parts = runs.Parts(self._network(config, front_end), objective, pair=second)
+        parts = runs.Parts(self._network(config, shape), objective, pair=second)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         self._adopt(runs.fit(split, config, parts=parts, feature_names=names))
         return self
@@ -315,8 +314,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return None
         if isinstance(self.network, nn.Module):
             return copy.deepcopy(self.network)
+        seen = runs.see_shape(config, shape)
         with runs.seeded(config.seed):
-            made = self.network(shape, config.n_components, **config.network_options)
+            made = self.network(seen, config.n_components, **config.network_options)
         if not isinstance(made, nn.Module):
             raise TypeError(f"network must make a torch.nn.Module, got {type(made).__name__}")
         return made
