@@ -13,7 +13,7 @@ from dcs.experiments import _runner, _siamese
 from dcs.training import Stopped, make_objective
 from tests.official_files import some_images, write_cifar10, write_tiny_imagenet
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*of which all vote on each")  # of a few images
+pytestmark = pytest.mark.filterwarnings("ignore:.*which all vote")  # of a few images
 
 
 def dcs(*arguments):
