@@ -109,7 +109,9 @@ def test_onnx_of_an_encoder_takes_what_transform_takes(siamese, tmp_path):
     np.testing.assert_allclose(found, encoder.transform(x[:5].numpy()), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="part must be 'encoder' for an encoder that learns features only"):
         to_onnx(encoder, encoder.shape_, tmp_path / "b.onnx")
-    with pytest.raises(ValueError, match=r"shape must be that of what was fitted, \(3, 8, 8\), got \(8, 8\)"):
+    with pytest.raises(
+        ValueError, match=r"shape must be that of the fitted samples, \(3, 8, 8\), got \(8, 8\)"
+    ):
         to_onnx(encoder, (8, 8), tmp_path / "b.onnx", part="encoder")
     with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module or a fitted DenoisingEncoder"):
         to_onnx(dcs.DenoisingEncoder(), (3, 8, 8), tmp_path / "b.onnx")
@@ -123,7 +125,7 @@ def test_the_hub_keeps_the_normalisation(siamese, tmp_path, monkeypatch):
     with torch.no_grad():
         found = again.encode(x)
     np.testing.assert_allclose(found.numpy(), encoder.transform(x.numpy()), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="mean and std must be given both"):
+    with pytest.raises(ValueError, match="mean and std must be given together"):
         dcs.hub.HubAutoencoder("conv", [3, 8, 8], 4, mean=[0.5])
     own = dcs.DenoisingEncoder(network=encoder.network_, objective="mse", max_epochs=0).fit(x.numpy())
     with pytest.raises(ValueError, match=r"encoder must have a network of dcs\.models"):

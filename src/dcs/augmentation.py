@@ -1,4 +1,4 @@
-"""Random views of images, as self-supervised objectives compare them: x -> a view, batched, on x's device."""
+"""Random augmentation of images for self-supervised objectives, batched and on the device of x."""
 
 import math
 import warnings
@@ -16,16 +16,16 @@ from dcs._optional import require
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
-_TRIES = 10  # for a crop that fits into the image, as torchvision has it
+_TRIES = 10  # attempts to find a crop that fits into the image, as in torchvision
 _LARGEST = 10.0  # noise may leave [0, 1], but pixels up to 255 are a mistake
-_OUTSIDE = 0.1  # of all values, that views may clip without a warning
+_OUTSIDE = 0.1  # share of all values that may be clipped without a warning
 
 
 class Augment(Protocol):
-    """Anything that makes a random view of images can stand where an augmentation is asked for.
+    """Any callable that makes random views of images.
 
-    If it also has `normalise` and `denormalise`, as `Views` has, those are how images become what the network
-    sees, and back.
+    If it also has methods `normalise` and `denormalise`, as `Views` has, they convert images to network
+    inputs and back.
     """
 
     def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -35,27 +35,28 @@ class Augment(Protocol):
 
 @dataclass(frozen=True)
 class Views:
-    """SimSiam's random views: crop and resize, flip, colours, grey, perhaps blur; then normalised.
+    """SimSiam's random views: crop and resize, flip, colour jitter, grey, optional blur; then normalise.
 
-    Chen & He, CVPR 2021. Every image of a batch gets random numbers of its own, but for the order in which
-    brightness, contrast, saturation and hue are changed, which is one for a batch. Crops are not rounded to
-    whole pixels. Grey images, (n, h, w) or of one channel, keep their colour. Changing colours clips values
-    to [0, 1], and is warned of where many lie outside. Changing colours and blurring needs kornia:
-    pip install 'dcs-learn[ssl]'.
+    Chen & He, CVPR 2021. Random numbers are drawn per image, except for the order in which brightness,
+    contrast, saturation and hue are changed, which is drawn per batch. Crops are not rounded to whole pixels.
+    Saturation and hue of grey images, (n, h, w) or (n, 1, h, w), are left alone. Colour jitter clips values
+    to [0, 1], with a warning if many lie outside. Colour jitter and blur need kornia: pip install
+    'dcs-learn[ssl]'.
 
     Args:
         scale: Smallest and largest share of the image's area in a crop, in (0, 1].
-        ratio: Narrowest and widest crop, width by height; drawn evenly on a logarithmic scale.
+        ratio: Smallest and largest ratio of width to height of a crop; log-uniform between them.
         flip: Probability of a horizontal flip.
-        jitter: By how much brightness, contrast, saturation (factors 1 ± so much) and hue (in turns) change.
-        jitter_share: Probability that they change at all.
-        grey: Probability that an image loses its colours.
+        jitter: Largest change of brightness, contrast and saturation, as factors 1 ± value, and of hue, in
+            turns.
+        jitter_share: Probability of colour jitter.
+        grey: Probability of conversion to grey.
         blur: Probability of a Gaussian blur of 0.1 to 2 pixels, cut off at a tenth of the image; 0 for CIFAR,
             0.5 for larger images.
-        mean: Of each colour, and
-        std: its deviation, by which views are normalised: by default those of ImageNet, as in SimSiam's code;
-            `CIFAR10` and `CIFAR100` hold others, and mean (0,) with std (1,) leaves values as they are. Grey
-            images take the mean of the colours' numbers.
+        mean: Mean of each colour, subtracted from views: by default that of ImageNet, as in SimSiam's code;
+            `CIFAR10` and `CIFAR100` hold others. Grey images use the average over the colours.
+        std: Standard deviation of each colour, by which views are divided; mean (0,) with std (1,) leaves
+            values unchanged.
 
     Example:
         >>> x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -75,7 +76,7 @@ class Views:
 
     def __post_init__(self) -> None:
         for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("mean", 0), ("std", 0)):
-            # A list, as JSON has it, will do.
+            # Lists are accepted, too: JSON has no tuples.
             object.__setattr__(self, name, _numbers(name, getattr(self, name), length))
         for value in self.scale:
             check_number("scale", value, above=0, at_most=1)
@@ -100,7 +101,7 @@ class Views:
 
         Args:
             x: Images (n, c, h, w) in [0, 1], of one or three channels; or grey ones, (n, h, w).
-            generator: Where all randomness comes from.
+            generator: Random generator.
 
         Returns:
             A new tensor like x, normalised.
@@ -109,7 +110,7 @@ class Views:
         check_generator(generator, x.device)
         if x.ndim == 3:
             return self(x[:, None], generator)[:, 0]
-        # Mixed precision would place crops to within a fraction of a pixel only.
+        # Mixed precision would be too coarse for the positions of crops.
         with torch.autocast(x.device.type, enabled=False):
             view = self.crop(x, generator)
             view = self.recolour(view, generator)
@@ -118,23 +119,23 @@ class Views:
             return self.normalise(view)
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Subtract the mean and divide by the deviation: what the network sees of an unchanged image."""
+        """Subtract the mean and divide by the standard deviation: what the network sees of an image."""
         mean, std = self._statistics(x)
         return (x - mean) / std
 
     def denormalise(self, x: Tensor) -> Tensor:
-        """Take `normalise` back."""
+        """Invert `normalise`."""
         mean, std = self._statistics(x)
         return x * std + mean
 
     def crop(self, x: Tensor, generator: Generator | None = None) -> Tensor:
-        """Cut a random box out of each image, flip it perhaps, and resize it to the image's size."""
+        """Crop a random box of each image, flip it at random, and resize it to the size of the image."""
         n, _, height, width = x.shape
         low, high = self.scale
         area = low + (high - low) * _uniform((_TRIES, n), x, generator)
         low, high = (math.log(value) for value in self.ratio)
         ratio = torch.exp(low + (high - low) * _uniform((_TRIES, n), x, generator))
-        # Sides of the box, as shares of those of the image; the first that fits counts, else the whole image.
+        # Sides of the box relative to the image: the first that fits, else the whole image.
         sides = torch.stack([(area * ratio * height / width).sqrt(), (area / ratio * width / height).sqrt()])
         fits = (sides <= 1).all(0)
         first = fits.to(torch.uint8).argmax(0)
@@ -148,7 +149,7 @@ class Views:
         return functional.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
     def recolour(self, x: Tensor, generator: Generator | None = None) -> Tensor:
-        """Change brightness, contrast, saturation and hue in a random order; then drop colours perhaps."""
+        """Change brightness, contrast, saturation and hue in random order; then convert to grey at random."""
         n, channels = x.shape[:2]
         chosen = self._chosen(self.jitter_share, x, generator)
         change = (2 * _uniform((4, n), x, generator) - 1) * chosen * x.new_tensor(self.jitter)[:, None]
@@ -179,7 +180,7 @@ class Views:
         return x.lerp(blurred, self._chosen(self.blur, x, generator).reshape(-1, 1, 1, 1))
 
     def _chosen(self, share: float, x: Tensor, generator: Generator | None) -> Tensor:
-        """1 for the images that something happens to, 0 for the others."""
+        """Draw 1 with a probability, and 0 otherwise, for each image."""
         return (_uniform((len(x),), x, generator) < share).to(x.dtype)
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,10 +203,10 @@ class Views:
             return
         outside = float(((x < 0) | (x > 1)).float().mean())
         if outside > _OUTSIDE:
-            # A message without the batch's own numbers, so that it is shown once.
+            # No numbers of the batch in the message, so that it is shown once.
             warnings.warn(
                 f"more than {_OUTSIDE:.0%} of the values of images lie outside [0, 1], to which views are "
-                f"clipped: bring them there first, such as by (x - x.min()) / (x.max() - x.min()), or use "
+                f"clipped: rescale them first, e.g. by (x - x.min()) / (x.max() - x.min()), or use "
                 f"jitter_share=0, which clips nothing",
                 ViewsWarning,
                 stacklevel=2,
@@ -213,7 +214,7 @@ class Views:
 
 
 class ViewsWarning(UserWarning):
-    """Views lose something of the images that they are made of."""
+    """Views clip many values of the images."""
 
 
 def _check_images(x: Tensor) -> None:

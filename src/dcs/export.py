@@ -1,4 +1,4 @@
-"""Networks for other programs: ONNX files."""
+"""Export of networks as ONNX files."""
 
 import os
 import tempfile
@@ -29,16 +29,16 @@ def to_onnx(
     """Write a network as an ONNX file, for batches of any size.
 
     Args:
-        network: Such as `dcs.models.build` makes; or a fitted `DenoisingEncoder`, whose file takes what its
-            `transform` takes: of SimSiam and the like, images that are not yet normalised.
-        shape: Of one sample.
-        path: The file.
-        part: `autoencoder`, from x to a prediction of x; or `encoder`, from x to its features.
-        overwrite: Whether a file that exists is replaced.
+        network: Network, e.g. from `dcs.models.build`; or a fitted `DenoisingEncoder`, whose file takes the
+            same input as its `transform`: for self-supervised objectives, images that are not yet normalised.
+        shape: Shape of one sample.
+        path: Path of the file.
+        part: Part to write: `autoencoder`, from x to a prediction of x; or `encoder`, from x to its features.
+        overwrite: Whether to replace an existing file.
 
     Returns:
-        The path. The file's input is called x, its output prediction or features. Of objectives that see
-        directions only (`dcs`, `cosine`) a prediction has no scale; `DenoisingEncoder.denoise` gives it one.
+        The path. The file's input is named x, its output prediction or features. Predictions of scale-free
+        objectives (`dcs`, `cosine`) have no scale; `DenoisingEncoder.denoise` restores it.
     """
     require("onnxscript", "onnx", "writing ONNX")
     check_choice("part", part, ("autoencoder", "encoder"))
@@ -54,11 +54,11 @@ def to_onnx(
     parameter = next(network.parameters(), torch.empty(0))
     module = _Encoder(network, inputs) if part == "encoder" else network
     example = torch.zeros(2, *shape, dtype=parameter.dtype, device=parameter.device)
-    # Beside its place, so that it can be moved there at once.
+    # In the same folder, so that it can be moved atomically.
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".onnx-") as folder:
         temporary = Path(folder) / path.name
         with inferring(module, parameter.device), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter's own making
+            warnings.simplefilter("ignore")  # caused by the exporter itself
             torch.onnx.export(
                 module,
                 (example,),
@@ -77,30 +77,30 @@ def to_onnx(
 def parts_of(
     encoder: "DenoisingEncoder", shape: Sequence[int]
 ) -> tuple[nn.Module, Callable[[Tensor], Tensor] | None]:
-    """The network of a fitted encoder, and what is done to samples before it, if anything is."""
+    """Return the network of a fitted encoder, and the function that prepares its input, if there is one."""
     if not hasattr(encoder, "network_"):
         raise TypeError(
             f"network must be a torch.nn.Module or a fitted DenoisingEncoder, got {type(encoder).__name__}"
         )
     if encoder.front_end_ is not None:
         raise ValueError(
-            "network has a front end, which makes spectrograms and cannot be written: pass "
+            "network has a front end, which makes spectrograms and cannot be exported: pass "
             "encoder.network_ and the shape of a spectrogram"
         )
     if tuple(shape) != tuple(encoder.shape_):
-        raise ValueError(f"shape must be that of what was fitted, {encoder.shape_}, got {tuple(shape)}")
+        raise ValueError(f"shape must be that of the fitted samples, {encoder.shape_}, got {tuple(shape)}")
     objective = encoder.objective_
     return encoder.network_, None if objective is None or objective.predicts else objective.inputs
 
 
 class _Encoder(nn.Module):
-    """The way to the features as a module of its own."""
+    """Module from samples to features."""
 
     def __init__(self, network: nn.Module, inputs: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
         if not callable(getattr(network, "encode", None)):
             raise ValueError(
-                f"network has no encode: {type(network).__name__} cannot be written as an encoder"
+                f"network has no encode: {type(network).__name__} cannot be exported as an encoder"
             )
         self.network, self.inputs = network, inputs
 

@@ -1,18 +1,22 @@
-"""Networks on the Hugging Face Hub, or in a folder laid out like it."""
+"""Networks on the Hugging Face Hub, or in a folder of the same layout."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from dcs import models
+from dcs._optional import require
 from dcs.augmentation import Views
 from dcs.export import parts_of
 from dcs.training import CUSTOM
 
 if TYPE_CHECKING:
+    from huggingface_hub import PyTorchModelHubMixin
+
     from dcs.estimator import DenoisingEncoder
+else:
+    PyTorchModelHubMixin = require("huggingface_hub", "hub", "dcs.hub").PyTorchModelHubMixin
 
 
 class HubAutoencoder(
@@ -26,13 +30,13 @@ class HubAutoencoder(
     Its files are model.safetensors and config.json; loading runs no code.
 
     Args:
-        network: Its name, such as `mlp`.
-        shape: Of one sample.
-        n_components: Features.
-        options: Of the network.
-        mean: Of each colour, and
-        std: its deviation, by which images are normalised before the network sees them, as for SimSiam and
-            the like; None leaves samples as they are.
+        network: Name of the network, such as `mlp`.
+        shape: Shape of one sample.
+        n_components: Number of features.
+        options: Options of the network.
+        mean: Mean of each colour, subtracted from images before the network sees them, as for self-supervised
+            objectives; None leaves samples unchanged.
+        std: Standard deviation of each colour, by which images are divided; given if `mean` is.
 
     Example:
         >>> import torch
@@ -52,25 +56,27 @@ class HubAutoencoder(
     ) -> None:
         super().__init__()
         if (mean is None) != (std is None):
-            raise ValueError(f"mean and std must be given both or not at all, got {mean} and {std}")
+            raise ValueError(f"mean and std must be given together, got {mean} and {std}")
         self.network = models.build(network, tuple(shape), n_components, **(options or {}))
         self.views = None if mean is None or std is None else Views(mean=tuple(mean), std=tuple(std))
 
     @classmethod
     def of(cls, encoder: "DenoisingEncoder") -> Self:
-        """Make one of a fitted encoder: `encode` then gives what the encoder's `transform` gives."""
+        """Convert a fitted encoder: `encode` returns the same features as its `transform`."""
         network, _ = parts_of(encoder, getattr(encoder, "shape_", ()))
         config = encoder.config_
         if config.network == CUSTOM:
             raise ValueError(
-                "encoder must have a network of dcs.models, by its name: others cannot be written"
+                "encoder must have a network of dcs.models, given by name: others cannot be exported"
             )
         augment = getattr(encoder.objective_, "augment", None)
         statistics = {}
         if isinstance(augment, Views):
             statistics = {"mean": list(augment.mean), "std": list(augment.std)}
         elif hasattr(augment, "normalise"):
-            raise ValueError("encoder must normalise by dcs.augmentation.Views: others cannot be written")
+            raise ValueError(
+                "encoder must normalise by dcs.augmentation.Views: other augmentations cannot be exported"
+            )
         made = cls(
             config.network, list(encoder.shape_), config.n_components, config.network_options, **statistics
         )
@@ -83,7 +89,7 @@ class HubAutoencoder(
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x; where images are normalised, the prediction is of normalised ones."""
+        """Predict x; for a network of normalised images, the prediction is normalised, too."""
         prediction: Tensor = self.network(self._seen(x))
         return prediction
 

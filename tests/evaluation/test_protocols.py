@@ -198,7 +198,7 @@ def test_float64_features_with_a_large_mean_score_as_without_it(fake_umap):
         evaluation.clustering((x, y)).score, abs=1
     )
     assert evaluation.features_of(None, far).dtype == np.float64
-    with pytest.warns(UserWarning, match="features of x are alike"):  # which float32 cannot tell apart
+    with pytest.warns(UserWarning, match="features of x are the same"):  # which float32 cannot tell apart
         assert evaluation.features_of(None, far.astype(np.float32)).dtype == np.float32
     assert evaluation.features_of(None, far.astype(int)).dtype == np.float32
     assert evaluation.linear(*halves(x, y), head="sgd", epochs=1).score > 0
@@ -251,7 +251,7 @@ def test_sgd_is_a_plain_loop(batch_size, rate):
     assert torch.equal(head.logits(x), torch.addmm(head.bias, x, head.weight))  # features as they are
 
 
-@pytest.mark.filterwarnings("ignore:k is .*, of which all vote")
+@pytest.mark.filterwarnings("ignore:k is .*, which all vote")
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([0.07, 0.1, 1.0]))
 def test_knn_is_a_plain_vote(seed, k, temperature):
@@ -271,7 +271,9 @@ def test_knn_is_a_plain_vote(seed, k, temperature):
 
 def test_more_neighbours_than_samples_are_warned_of():
     train, test = halves(*blobs(40))
-    with pytest.warns(UserWarning, match="k is 200, and train has 20 samples, of which all vote on each"):
+    with pytest.warns(
+        UserWarning, match="k is 200, but train has only 20 samples, which all vote: use a lower k"
+    ):
         assert evaluation.knn(train, test).settings["k"] == 20
 
 
@@ -413,7 +415,10 @@ def test_nan_in_an_encoder_is_not_taken_for_a_change():
     assert evaluation.linear(train, test, network).score > 50  # features do not depend on it
     with torch.no_grad():
         network.encoder[0].bias.fill_(torch.nan)
-    with pytest.raises(ValueError, match="features of train have NaN or infinite entries: the encoder"):
+    with pytest.raises(
+        ValueError,
+        match="features of train have NaN or infinite entries: check the weights and the input of the encoder",
+    ):
         evaluation.linear(train, test, network)
 
 
@@ -444,7 +449,7 @@ def test_collapsed_features_are_warned_of(offset, kind):
     alike = np.full((40, 3), offset, kind) * (1 + np.finfo(kind).eps * (np.arange(40) % 2))[:, None].astype(
         kind
     )
-    with pytest.warns(UserWarning, match="features of train are alike for all samples"):
+    with pytest.warns(UserWarning, match="features of train are the same for all samples"):
         evaluation.linear((alike, y), (x[:, :3], y))
     evaluation.linear((np.c_[alike, x[:, 0]], y), (np.c_[alike, x[:, 0]], y))  # one that differs is enough
 
@@ -533,21 +538,27 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.linear((x, y), (x, gaps(y, np.nan, float))), "9 of 300 labels of test"),
         (lambda x, y: evaluation.clustering((x, gaps(y, "", str))), "9 of 300 labels of part are missing"),
         (lambda x, y: evaluation.clustering((x, gaps(y, None, object))), "9 of 300 labels of part"),
-        (lambda x, y: evaluation.clustering((x, gaps(y, "a", object))), "labels must be of one kind"),
+        (
+            lambda x, y: evaluation.clustering((x, gaps(y, "a", object))),
+            "labels must be all text or all numbers",
+        ),
         (lambda x, y: evaluation.cluster_accuracy(gaps(y, np.nan, float), y), "9 of 300 labels are missing"),
         (lambda x, y: evaluation.cluster_accuracy(y, gaps(y, np.nan, float)), "9 of 300 clusters are"),
         (lambda x, y: evaluation.linear((x[:0], y[:0]), (x, y)), "train has no samples"),
         (lambda x, y: evaluation.clustering((x[:0], y[:0])), "part has no samples"),
         (lambda x, y: evaluation.linear((csr_array(x), y), (x, y)), "train has a sparse matrix"),
-        (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: x[:7]), "one row a sample, 300, got 7"),
-        (lambda x, y: evaluation.linear((x, y), (x, y), lambda x: x[:1]), "one row a sample, 300, got 1"),
+        (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: x[:7]), "one row per sample, 300, got 7"),
+        (lambda x, y: evaluation.linear((x, y), (x, y), lambda x: x[:1]), "one row per sample, 300, got 1"),
         (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: (x, x)), "got a tuple of 2"),
-        (lambda x, y: evaluation.knn((x, y), (x, y), nn.GRU(5, 2)), "GRU must give a tensor .* got a tuple"),
+        (
+            lambda x, y: evaluation.knn((x, y), (x, y), nn.GRU(5, 2)),
+            "GRU must return a tensor .* got a tuple",
+        ),
         (lambda x, y: evaluation.clustering((x, y), min_dist=5), "min_dist must be"),
         (lambda x, y: evaluation.linear((x / 0, y), (x, y)), "features of train have NaN or infinite"),
         (lambda x, y: evaluation.linear((x, y), (x, y), head="svm"), "head must be one of lbfgs, sgd"),
         (lambda x, y: evaluation.linear((x, y), (x, y), C=0), "C must be a finite number above 0"),
-        (lambda x, y: evaluation.linear((x[:, 0], y), (x, y)), r"train must give features \(n, d\)"),
+        (lambda x, y: evaluation.linear((x[:, 0], y), (x, y)), r"train must have features \(n, d\)"),
         (lambda x, y: evaluation.knn((x, y), (x, y), k=0), "k must be at least 1"),
         (lambda x, y: evaluation.knn((x, y), (x, y), temperature=0), "temperature must be"),
         (lambda x, y: evaluation.linear((x, y), (x[:, :3], y)), "as many features as train, 5, got 3"),
@@ -555,7 +566,7 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.denoising(x, x[:, :2]), "clean"),
         (lambda x, y: evaluation.denoising(x, x / 0), "clean has 1500 NaN or infinite entries of 1500"),
         (lambda x, y: evaluation.denoising(x, x, lambda x: x / 0), r"model\(noisy\) has 1500 NaN"),
-        (lambda x, y: evaluation.denoising(Split(x)), "clean is needed"),
+        (lambda x, y: evaluation.denoising(Split(x)), "clean must be given"),
         (lambda x, y: evaluation.denoising(Split(x), nn.Identity()), "clean must be samples .* got Identity"),
         (lambda x, y: evaluation.denoising(x, x, data_range=0), "data_range must be"),
         (lambda x, y: evaluation.denoising(x, x, 3), "model must have denoise"),

@@ -14,7 +14,7 @@ from dcs.training import make_objective
 from tests.helpers import dcs
 from tests.official_files import some_images, write_cifar10, write_tiny_imagenet
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*of which all vote on each")  # of a few images
+pytestmark = pytest.mark.filterwarnings("ignore:.*which all vote")  # of a few images
 
 
 def one(method, **options):

@@ -136,7 +136,7 @@ def test_parts_may_be_any_module():
         (lambda: models.build("unet", (8, 8), depth=0), "depth must be at least 1"),
         (lambda: models.build("conv", (8, 8), width=0), "width must be at least 1"),
         (lambda: models.build("unet", (8, 8), width=0), "width must be at least 1"),
-        (lambda: models.build("conv", (8, 8), depth=4), "depth 4 halves samples of size"),
+        (lambda: models.build("conv", (8, 8), depth=4), "depth 4 is too large for samples of size"),
         (lambda: models.build("vit", (64,)), "shape must be of images"),
         (lambda: models.build("vit", (8, 8), patch=9), "patch must be at least 1 and at most 8"),
         (

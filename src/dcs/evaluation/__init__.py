@@ -1,7 +1,7 @@
-"""Protocols: how a representation is scored. Each returns a `Result`, which says all that produced its score.
+"""Protocols that score a representation. Each returns a `Result`: the score and everything that produced it.
 
-The encoder is frozen, used in evaluation mode, and checked to be unchanged afterwards. Where several
-protocols are to score one encoder, make the features once and pass them without an encoder.
+The encoder is frozen, used in evaluation mode, and checked to be unchanged afterwards. To score one encoder
+by several protocols, compute the features once and pass them without an encoder.
 """
 
 from dcs.evaluation._clustering import cluster_accuracy, clustering

@@ -1,4 +1,4 @@
-"""The clustering protocol of Expt0 and Expt1: UMAP, a Gaussian mixture, the best matching of its clusters."""
+"""Clustering protocol of Expt0 and Expt1: UMAP, a Gaussian mixture, and the best matching to classes."""
 
 import time
 from typing import Any
@@ -24,24 +24,24 @@ def clustering(
     min_dist: float = 0.0,
     seed: int = 0,
 ) -> Result:
-    """Cluster features without labels, and see how well the clusters are the classes.
+    """Cluster features without labels, and compare the clusters with the classes.
 
-    UMAP takes the features to as many dimensions as there are clusters, a Gaussian mixture with full
-    covariances clusters them there, and clusters are matched to classes so that most samples are right. UMAP
-    is bimodal over seeds: look at several.
+    UMAP reduces the features to as many dimensions as there are clusters, a Gaussian mixture with full
+    covariances clusters them there, and clusters are matched to classes so that most samples are correct.
+    The score is bimodal over seeds because of UMAP: use several.
 
     Args:
-        part: A labelled `dcs.data.Split`, or (x, y).
-        encoder: See `linear`.
-        n_clusters: By default as many as there are classes.
-        n_components: Dimensions that UMAP goes to; by default n_clusters.
-        n_neighbors: Of UMAP.
-        min_dist: Of UMAP.
-        seed: Of UMAP and the mixture.
+        part: Labelled `dcs.data.Split`, or (x, y).
+        encoder: Encoder of x; see `linear`.
+        n_clusters: Number of clusters; by default that of the classes.
+        n_components: Dimension to which UMAP reduces; by default n_clusters.
+        n_neighbors: Number of neighbours in UMAP.
+        min_dist: Minimum distance in UMAP.
+        seed: Random seed of UMAP and the mixture.
 
     Returns:
-        The accuracy in percent; `metrics` has NMI and ARI, in percent too, and the seconds of UMAP and of the
-        mixture.
+        The accuracy in percent; `metrics` has NMI and ARI, also in percent, and the seconds of UMAP and of
+        the mixture.
     """
     start = time.perf_counter()
     check_integer("n_neighbors", n_neighbors, at_least=2)
@@ -59,13 +59,13 @@ def clustering(
     if z.dtype == np.float64:
         z = z - z.mean(0)  # UMAP computes in float32
     components = clusters if n_components is None else n_components
-    # UMAP begins with one eigenvector more than components, of which there must be fewer than samples.
+    # UMAP starts from one eigenvector more than components, and needs more samples than eigenvectors.
     needs = (("n_neighbors", n_neighbors, 1), ("n_clusters", clusters, 1), ("n_components", components, 2))
     for name, value, more in needs:
         if len(z) < value + more:
             raise ValueError(
-                f"part has {len(z)} samples: at least {value + more} are needed for {name} {value}; give "
-                f"more, or a lower {name}"
+                f"part has {len(z)} samples: at least {value + more} are needed for {name} {value}; use "
+                f"more samples or a lower {name}"
             )
     settings: dict[str, Any] = {
         "n_components": components,
@@ -74,7 +74,7 @@ def clustering(
         "metric": "euclidean",
     }
     before = time.perf_counter()
-    # One job, as a seed asks for.
+    # A seed requires a single job.
     reduced = umap.UMAP(**settings, random_state=seed, n_jobs=1).fit_transform(z)
     between = time.perf_counter()
     mixture = GaussianMixture(clusters, covariance_type="full", n_init=1, reg_covar=1e-6, random_state=seed)
@@ -99,7 +99,7 @@ def clustering(
 
 
 def cluster_accuracy(labels: Array, clusters: Array) -> float:
-    """Percentage of samples whose cluster is that of their class, in the best matching of the two.
+    """Compute the percentage of samples whose cluster is matched to their class, in the best matching.
 
     Example:
         >>> cluster_accuracy(np.array([0, 0, 1, 1]), np.array([5, 5, 3, 5]))

@@ -1,4 +1,4 @@
-"""The denoising protocol: how near predictions are to the clean data, where that is known."""
+"""Denoising protocol: similarity of predictions to the clean data, where that is known."""
 
 import math
 import time
@@ -16,24 +16,23 @@ from dcs.evaluation._result import Result, versions
 from dcs.models import device_of, inferring
 
 _ROWS = 512
-_WINDOW, _DEVIATION = 11, 1.5  # of SSIM
+_WINDOW, _DEVIATION = 11, 1.5  # side and standard deviation of the Gaussian window of SSIM
 
 
 def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: float = 1.0) -> Result:
     """Compare predictions with the clean data.
 
     Args:
-        noisy: Samples (n, ...), or a `dcs.data.Split`.
-        clean: What is behind them; by default what the split has.
-        model: What predicts: a `DenoisingEncoder`, on the data's own scale, or a module or function, as it
-            is. None: `noisy` are predictions already.
-        data_range: Largest minus smallest value that the data can have, for PSNR and SSIM.
+        noisy: Noisy samples (n, ...), or a `dcs.data.Split`.
+        clean: Clean samples; by default those of the split.
+        model: Model that predicts clean samples: a `DenoisingEncoder`, a module or a function. None if
+            `noisy` holds predictions.
+        data_range: Largest minus smallest possible value of the data, for PSNR and SSIM.
 
     Returns:
-        The mean cosine, times 100. `metrics` has, each a mean over samples: `cosine`; `psnr` and `si_snr` in
-        dB, without samples that are predicted exactly, and the latter without constant ones, clean or
-        predicted (`settings` has their numbers); and for images of at least 11 x 11, over the last two axes,
-        `ssim`.
+        The mean cosine, times 100. `metrics` has means over the samples: `cosine`; `psnr` and `si_snr` in dB,
+        both without samples that are predicted exactly, the latter also without constant ones (`settings` has
+        their numbers); and for images of at least 11 x 11, over the last two axes, `ssim`.
 
     Example:
         >>> clean = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -46,7 +45,7 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
         clean = noisy.clean if clean is None else clean
         noisy = noisy.x if noisy.lengths is None or not hasattr(model, "denoise") else noisy
     if clean is None:
-        raise ValueError("clean is needed, or a dcs.data.Split that has it: load data with noise=...")
+        raise ValueError("clean must be given, or a dcs.data.Split that has it: load data with noise=...")
     name = "noisy" if model is None else "model(noisy)"
     truth, predicted = _tensor(clean, "clean"), _tensor(_predict(model, noisy), name)
     check_same_shape("clean", truth, name, predicted)
@@ -72,25 +71,25 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
 
 
 def cosine(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:
-    """Of each sample, (n,)."""
+    """Compute the cosine per sample, (n,)."""
     return cosine_similarity(clean.flatten(1), predicted.flatten(1), dim=1, eps=1e-20)
 
 
 def psnr(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
-    """Peak signal-to-noise ratio in dB of each sample, (n,)."""
+    """Compute the peak signal-to-noise ratio per sample in dB, (n,)."""
     error = (clean - predicted).flatten(1).square().mean(1)
     return 10 * (data_range**2 / error).log10()
 
 
 def si_snr(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:
-    """Signal-to-noise ratio in dB, without mean and scale, of each sample, (n,)."""
+    """Compute the scale-invariant signal-to-noise ratio per sample in dB, (n,)."""
     s, s_hat = (part.flatten(1) - part.flatten(1).mean(1, keepdim=True) for part in (clean, predicted))
     target = (s * s_hat).sum(1, keepdim=True) / s.square().sum(1, keepdim=True).clamp(min=1e-30) * s
     return 10 * (target.square().sum(1) / (s_hat - target).square().sum(1)).log10()
 
 
 def ssim(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
-    """Structural similarity (Wang et al. 2004: Gaussian window, 11 x 11) of each sample, (n,)."""
+    """Compute the structural similarity (Wang et al. 2004, Gaussian window 11 x 11) per sample, (n,)."""
     a, b = (part.reshape(-1, 1, *part.shape[-2:]).double() for part in (clean, predicted))
     distance = torch.arange(_WINDOW, dtype=a.dtype, device=a.device) - _WINDOW // 2
     window = (-0.5 * (distance / _DEVIATION).square()).exp()
@@ -109,7 +108,7 @@ def ssim(clean: Tensor, predicted: Tensor, data_range: float = 1.0) -> Tensor:
 
 
 def _mean(values: Tensor) -> float:
-    """Over samples without those that are infinitely good, unless all are."""
+    """Average over the samples, without infinite values unless all are."""
     bounded = values[values != math.inf]
     return float((bounded if len(bounded) else values).mean())
 

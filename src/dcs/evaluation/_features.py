@@ -1,4 +1,4 @@
-"""From samples to features, by an encoder that is frozen and is checked to have stayed as it was."""
+"""Features of samples by a frozen encoder, and checks of labels."""
 
 import contextlib
 import warnings
@@ -17,13 +17,13 @@ Array = NDArray[Any]
 
 
 def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
-    """Features, (n, d): in float64 where they come so, or else in float32.
+    """Compute features (n, d), in float32, or in float64 if the encoder returns float64.
 
     Args:
-        encoder: Whatever has `transform`; or a module, with `encode`, `encoder` or itself giving features; or
-            any function of samples; or None where x are features already.
+        encoder: Object with `transform`; or a module, whose `encode`, `encoder` or call returns features; or
+            a function of samples; None if x holds features.
         x: Samples (n, ...), as an array, a tensor, `dcs.data.Samples` or a `dcs.data.Split`.
-        name: Of x, for errors.
+        name: Name of x in error messages.
     """
     if isinstance(x, data.Split) and (x.lengths is None or not hasattr(encoder, "transform")):
         x = x.x
@@ -37,7 +37,7 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             encode = encoder_of(encoder) if own else _one_tensor(encoder)
             samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
             if isinstance(samples, Tensor) and samples.is_floating_point():
-                samples = samples.to(_dtype_of(encoder))  # NumPy's numbers are float64 unless told otherwise
+                samples = samples.to(_dtype_of(encoder))  # NumPy's default is float64
             with inferring(encoder, device_of(encoder)):
                 features = data.map_batches(encode, samples, device=device_of(encoder))
         elif callable(encoder):
@@ -46,7 +46,7 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
         else:
             raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
     if isinstance(features, tuple):
-        raise TypeError(f"encoder must give one array of features (n, d), got a tuple of {len(features)}")
+        raise TypeError(f"encoder must return one array of features (n, d), got a tuple of {len(features)}")
     if isinstance(features, Tensor):
         features = features.detach().cpu()
         features = (features if features.dtype == torch.float64 else features.float()).numpy()
@@ -54,25 +54,25 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     # A large mean with a small deviation would not survive float32.
     features = features.astype(np.float64 if features.dtype == np.float64 else np.float32, copy=False)
     if features.ndim < 2 or not len(features):
-        raise ValueError(f"{name} must give features (n, d), got shape {features.shape}")
+        raise ValueError(f"{name} must have features (n, d), got shape {features.shape}")
     if len(features) != len(x):
         raise ValueError(
-            f"the features of {name} must be one row a sample, {len(x)}, got {len(features)}: is a batch "
+            f"the features of {name} must be one row per sample, {len(x)}, got {len(features)}: is a batch "
             f"left out?"
         )
     if not np.isfinite(features).all():
         remedy = (
             "remove or replace them first"
             if encoder is None
-            else "the encoder, or what it is given, has some"
+            else "check the weights and the input of the encoder"
         )
         raise ValueError(f"the features of {name} have NaN or infinite entries: {remedy}")
     features = features.reshape(len(features), -1)
-    smallest = 16 * np.finfo(features.dtype).eps * np.abs(features).max(0)  # what rounding may do
+    smallest = 16 * np.finfo(features.dtype).eps * np.abs(features).max(0)  # rounding error
     if len(features) > 1 and (np.ptp(features, axis=0) <= smallest).all():
         warnings.warn(
-            f"the features of {name} are alike for all samples: whatever gave them has collapsed, and any "
-            f"score is that of guessing",
+            f"the features of {name} are the same for all samples: the encoder has collapsed, and any score "
+            f"is at chance level",
             stacklevel=3,
         )
     return features
@@ -83,7 +83,9 @@ def _one_tensor(network: nn.Module) -> Callable[[Tensor], Tensor]:
         features = network(x)
         if not isinstance(features, Tensor):
             kind = type(features).__name__
-            raise TypeError(f"encoder {type(network).__name__} must give a tensor of features, got a {kind}")
+            raise TypeError(
+                f"encoder {type(network).__name__} must return a tensor of features, got a {kind}"
+            )
         return features
 
     return call
@@ -95,10 +97,9 @@ def _dtype_of(network: nn.Module) -> torch.dtype:
 
 @contextlib.contextmanager
 def unchanged(encoder: Any) -> Iterator[None]:
-    """Make sure that no parameter or buffer of an encoder is changed by what happens within.
+    """Check that the block changes no parameter or buffer of an encoder.
 
-    Looked at are a module, the network of a `DenoisingEncoder`, and the module that a method is of; what a
-    function calls is not known.
+    The encoder may be a module, a `DenoisingEncoder` or a method of a module; functions are not checked.
     """
     owners = (encoder, getattr(encoder, "network_", None), getattr(encoder, "__self__", None))
     network = next((owner for owner in owners if isinstance(owner, nn.Module)), None)
@@ -108,18 +109,18 @@ def unchanged(encoder: Any) -> Iterator[None]:
     before = {name: value.detach().clone() for name, value in _state(network).items()}
     yield
     after = _state(network)
-    # NaN, of a network that has diverged, equals itself here: its features tell of it.
+    # NaN equals itself here: a diverged network is reported by its features.
     changed = [
         name
         for name in (*before, *(after.keys() - before.keys()))
         if name not in before or name not in after or not _same(before[name], after[name])
     ]
     if changed:
-        raise RuntimeError(f"evaluation has changed {changed[0]} of the encoder: it must leave it alone")
+        raise RuntimeError(f"evaluation has changed {changed[0]} of the encoder, which must stay as it is")
 
 
 def _state(network: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers, also those that are not saved."""
+    """Return all parameters and buffers, including those that are not saved."""
     return {**dict(network.named_parameters()), **dict(network.named_buffers())}
 
 
@@ -128,28 +129,28 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def labelled(part: Any, name: str) -> tuple[Any, Array]:
-    """Samples, or features, and their labels: of a `dcs.data.Split` or a pair (x, y)."""
+    """Return samples or features and their labels, from a `dcs.data.Split` or a pair (x, y)."""
     if isinstance(part, data.Split):
-        x, y = part.x if part.lengths is None else part, part.y  # what is padding, an encoder may ask
+        x, y = part.x if part.lengths is None else part, part.y  # encoders may need the lengths
     elif isinstance(part, tuple) and len(part) == 2:
         x, y = part
     else:
         raise TypeError(f"{name} must be a dcs.data.Split or a pair (x, y), got {type(part).__name__}")
     if y is None:
-        raise ValueError(f"{name} has no labels, which this protocol needs: give them as ({name}, labels)")
+        raise ValueError(f"{name} has no labels, which this protocol needs: pass ({name}, labels)")
     if hasattr(x, "toarray"):
-        raise TypeError(f"{name} has a sparse matrix, which no encoder takes: give x.toarray()")
+        raise TypeError(f"{name} has a sparse matrix, which encoders do not take: pass x.toarray()")
     labels = y.cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(x):
-        raise ValueError(f"the labels of {name} must be ({len(x)},), one a sample, got {labels.shape}")
+        raise ValueError(f"the labels of {name} must be ({len(x)},), one per sample, got {labels.shape}")
     if not len(labels):
-        raise ValueError(f"{name} has no samples: give some")
+        raise ValueError(f"{name} has no samples")
     check_labels(f"labels of {name}", labels)
     return x, labels
 
 
 def check_labels(name: str, labels: Array) -> None:
-    """Require that none is missing: NumPy would take NaN and empty text for one more class."""
+    """Require that no label is missing: NumPy would treat NaN and empty text as one more class."""
     each = np.asarray(labels)
     missing = int(np.sum((each != each) | (each == "") | (each == None)))  # noqa: E711  (elementwise)
     if missing:
@@ -157,18 +158,18 @@ def check_labels(name: str, labels: Array) -> None:
 
 
 def check_widths(train: Array | Tensor, test: Array | Tensor) -> None:
-    """Require as many features in both."""
+    """Require the same number of features in both."""
     if train.shape[1] != test.shape[1]:
         raise ValueError(f"test must have as many features as train, {train.shape[1]}, got {test.shape[1]}")
 
 
 def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:
-    """The classes that occur, and each set of labels as numbers of theirs."""
+    """Return the classes, and each set of labels as indices of classes."""
     parts = (train, *others)
     try:
         classes, numbers = np.unique(np.concatenate(parts), return_inverse=True)
     except TypeError:
-        raise TypeError("labels must be of one kind, text or numbers, got a mixture") from None
+        raise TypeError("labels must be all text or all numbers, got a mixture") from None
     found = list(torch.from_numpy(numbers).split([len(part) for part in parts]))
     known = found[0].unique()
     if len(known) < 2:
@@ -178,10 +179,10 @@ def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:
         new = new[~torch.isin(new, known)]
         names = ", ".join(str(classes[number]) for number in new[:5]) + (", ..." if len(new) > 5 else "")
         if len(new) == len(part.unique()):
-            raise ValueError(f"test has no class of train, only {names}: give both the same names")
+            raise ValueError(f"test has no class of train, only {names}: use the same names in both")
         if len(new):
             warnings.warn(
-                f"test has {len(new)} classes that train lacks ({names}): no sample of these can be right",
+                f"test has {len(new)} classes that train lacks ({names}), whose samples cannot be classified",
                 stacklevel=3,
             )
     return classes, found

@@ -9,12 +9,12 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
-_TOLERANCE = 1e-6  # of the largest entry of the gradient, in whitened coordinates
-_FAR = 100  # times that: short of the minimum, and not merely at the end of what digits allow
+_TOLERANCE = 1e-6  # largest entry of the gradient, in whitened coordinates
+_FAR = 100  # multiple of the tolerance that means more than rounding error
 
 
 class Linear:
-    """x ↦ argmax (x − mean)/scale · weight + bias."""
+    """Linear classifier, argmax (x − mean)/scale · weight + bias."""
 
     def __init__(self, weight: Tensor, bias: Tensor, mean: Tensor, scale: Tensor) -> None:
         self.weight, self.bias, self.mean, self.scale = weight, bias, mean, scale
@@ -24,21 +24,21 @@ class Linear:
         return torch.addmm(self.bias, (x.to(self.weight) - self.mean) / self.scale, self.weight)
 
     def accuracy(self, x: Tensor, y: Tensor) -> float:
-        """Return the percentage of samples that are classified right."""
+        """Return the percentage of samples that are classified correctly."""
         return 100 * float((self.logits(x).argmax(1) == y).double().mean())
 
 
 def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max_iter: int) -> Linear:
     """Minimise the mean cross-entropy plus ‖weight‖²/(2·inverse_penalty·n) on standardised features.
 
-    That is scikit-learn's LogisticRegression(C=inverse_penalty) after a StandardScaler, bias not penalised.
-    The search is made in coordinates in which features have no correlation, where it takes fewer steps.
+    This is scikit-learn's LogisticRegression(C=inverse_penalty) after a StandardScaler; the bias is not
+    penalised. The search is done in whitened coordinates, where it takes fewer steps.
     """
     n = len(x)
     x = x.double()
     largest = x.abs().amax(0)
     size = torch.where(largest > 0, largest, 1.0)
-    z = x / size  # or squares of the very large, or very small, would not be numbers
+    z = x / size  # so that squares neither overflow nor underflow
     mean, scale = z.mean(0), z.std(0, correction=0)
     scale = torch.where(scale > 1e-12, scale, 1.0)  # 1 for constant features
     z = (z - mean) / scale
@@ -66,7 +66,7 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
     start = np.zeros((d + 1) * classes)
     most = {"maxiter": max_iter, "maxfun": 20 * max_iter}
     options = {"gtol": _TOLERANCE, "ftol": 0.0, "maxcor": 20, **most}
-    # SciPy's few numbers are not worth threads of its own, which would wait for torch's in a busy loop.
+    # BLAS threads of SciPy would only wait for torch's in a busy loop.
     with threadpool_limits(1, user_api="blas"):
         found = minimize(objective, start, method="L-BFGS-B", jac=True, options=options)
     if found.nit >= max_iter:
@@ -74,7 +74,7 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
             f"logistic regression stopped after {max_iter} iterations: raise max_iter", stacklevel=3
         )
     elif not found.success and np.abs(found.jac).max() > _FAR * _TOLERANCE:
-        warnings.warn(f"logistic regression ended short of its minimum ({found.message})", stacklevel=3)
+        warnings.warn(f"logistic regression did not converge ({found.message})", stacklevel=3)
     theta = torch.from_numpy(found.x).view(classes, d + 1).T
     return Linear(whiten @ theta[:-1], theta[-1], mean * size, scale * size)
 
@@ -82,9 +82,9 @@ def fit_lbfgs(x: Tensor, y: Tensor, classes: int, *, inverse_penalty: float, max
 def fit_sgd(
     x: Tensor, y: Tensor, classes: int, *, learning_rate: float, epochs: int, batch_size: int, seed: int
 ) -> Linear:
-    """SimSiam's linear evaluation: SGD, momentum 0.9, cosine schedule, weights from N(0, 0.01²), last epoch.
+    """Train as SimSiam's linear evaluation: SGD, momentum 0.9, cosine schedule, weights from N(0, 0.01²).
 
-    The learning rate is for batches of 256 and scaled with their size; features are taken as they are.
+    The learning rate is for batches of 256 and scaled with their size; features are not standardised.
     """
     x, generator = x.float(), Generator().manual_seed(int(seed))
     weight = (0.01 * torch.randn(x.shape[1], classes, generator=generator)).requires_grad_()
@@ -101,7 +101,7 @@ def fit_sgd(
     if not bool(weight.isfinite().all()):
         raise ValueError(
             f"head sgd has diverged with learning_rate {learning_rate:g}: lower it, or scale the features, "
-            f"which go up to {float(x.abs().max()):.3g}"
+            f"which are as large as {float(x.abs().max()):.3g}"
         )
     zeros = torch.zeros(x.shape[1])
     return Linear(weight.detach(), bias.detach(), zeros, zeros + 1)

@@ -1,4 +1,4 @@
-"""The nearest-neighbour protocol, as SimSiam monitors its training."""
+"""Nearest-neighbour protocol, with which SimSiam monitors training."""
 
 import time
 import warnings
@@ -12,18 +12,18 @@ from dcs._checks import check_integer, check_number
 from dcs.evaluation._features import check_widths, features_of, labelled, numbered
 from dcs.evaluation._result import Result, versions
 
-_ENTRIES = 2**24  # of a block of similarities
+_ENTRIES = 2**24  # largest number of similarities computed at once
 
 
 def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature: float = 0.1) -> Result:
-    """Let the k training samples of highest cosine vote on each test sample, by exp(cosine/temperature).
+    """Classify each test sample by its k nearest training samples, weighted by exp(cosine/temperature).
 
     Args:
-        train: A labelled `dcs.data.Split`, or (x, y).
-        test: The same.
-        encoder: See `linear`.
-        k: Voters; all of them, with a warning, where there are no more.
-        temperature: How much nearer ones count more.
+        train: Labelled training samples: a `dcs.data.Split`, or (x, y).
+        test: Labelled test samples, likewise.
+        encoder: Encoder of x; see `linear`.
+        k: Number of neighbours; if there are no more samples than that, all vote, with a warning.
+        temperature: Temperature of the weights: the lower, the more the nearest ones count.
 
     Returns:
         The accuracy in percent.
@@ -47,13 +47,13 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
     voters, right = min(k, len(z)), 0
     if voters == len(z):
         warnings.warn(
-            f"k is {k}, and train has {len(z)} samples, of which all vote on each: give a lower k",
+            f"k is {k}, but train has only {len(z)} samples, which all vote: use a lower k",
             stacklevel=2,
         )
     rows = max(1, _ENTRIES // len(z))
     for block, its_targets in zip(test_z.split(rows), test_targets.split(rows), strict=True):
         cosine, index = (block @ z.T).topk(voters, dim=1)
-        # Relative to the nearest, so that no small temperature overflows.
+        # Relative to the nearest, so that small temperatures do not overflow.
         votes = ((cosine - cosine[:, :1]) / temperature).exp()
         tally = votes.new_zeros(len(block), len(classes)).scatter_add_(1, targets[index], votes)
         right += int((tally.argmax(1) == its_targets).sum())
@@ -76,6 +76,6 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
 
 
 def _directions(z: Tensor) -> Tensor:
-    """Features of length 1, or 0; first of size 1, as squares of the very large or small are no numbers."""
+    """Normalise features, first by their largest entry, so that squares neither overflow nor underflow."""
     largest = z.abs().amax(1, keepdim=True)
     return normalize(z / torch.where(largest > 0, largest, 1.0), dim=1)

@@ -1,4 +1,4 @@
-"""The linear protocol: how well a linear classifier reads the features of a frozen encoder."""
+"""Linear protocol: accuracy of a linear classifier on the features of a frozen encoder."""
 
 import time
 from typing import Any
@@ -24,24 +24,24 @@ def linear(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Result:
-    """Train a linear classifier on features and score it on others.
+    """Train a linear classifier on the features of training samples, and score it on test samples.
 
     Args:
-        train: A labelled `dcs.data.Split`, or (x, y).
-        test: The same.
-        encoder: What makes features of x: a `DenoisingEncoder`, a module (used in evaluation mode, and left
-            as it was), or a function. None: x are features already.
-        head: `lbfgs` is multinomial logistic regression on standardised features; `sgd` is the recipe of
-            SimSiam, on features as they are.
-        C: Inverse strength of the penalty, as in scikit-learn; of `lbfgs`, as is `max_iter`.
-        max_iter: Iterations at most.
-        learning_rate: For batches of 256, of `sgd`, as are `epochs`, `batch_size` and `seed`.
-        epochs: Over the training features.
-        batch_size: Samples a step.
-        seed: Of first weights and order.
+        train: Labelled training samples: a `dcs.data.Split`, or (x, y).
+        test: Labelled test samples, likewise.
+        encoder: Encoder of x: a `DenoisingEncoder`, a module (used in evaluation mode, and not changed), or a
+            function. None if x holds features.
+        head: Classifier: `lbfgs` is multinomial logistic regression on standardised features, `sgd` is
+            SimSiam's recipe, on features that are not standardised.
+        C: Inverse strength of the penalty of `lbfgs`, as in scikit-learn.
+        max_iter: Maximum number of iterations of `lbfgs`.
+        learning_rate: Learning rate of `sgd`, for batches of 256.
+        epochs: Number of epochs of `sgd`.
+        batch_size: Samples per step of `sgd`.
+        seed: Random seed of `sgd`, for weights and sample order.
 
     Returns:
-        The accuracy on `test` in percent; `metrics` has the one on `train`.
+        The accuracy on `test` in percent; `metrics` has that on `train`.
 
     Example:
         >>> x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Score the features of a model while it is trained."""
+"""Scores of features during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +19,8 @@ class KNNMonitor:
     Args:
         train: Labelled `dcs.data.Split`, or (x, y), whose samples are the neighbours.
         test: Labelled samples to classify, likewise.
-        every: Number of epochs from one score to the next.
-        inputs: Function that makes network inputs of samples, such as the `inputs` of an objective.
+        every: Number of epochs between scores.
+        inputs: Function from samples to network inputs, such as the `inputs` of an objective.
         **options: Options of `dcs.evaluation.knn`: `k` and `temperature`.
 
     Example:
@@ -44,14 +44,14 @@ class KNNMonitor:
         self.every, self.options = every, options
 
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, float]:
-        """Return the score, in every `every`-th epoch."""
+        """Return the score after every `every`-th epoch, and nothing otherwise."""
         if (epoch + 1) % self.every:
             return {}
         return {"knn": knn(self.train, self.test, model, **self.options).score}
 
 
 def _network_inputs(part: Any, inputs: Callable[[Tensor], Tensor] | None) -> Any:
-    """Samples as the network sees them, with their labels."""
+    """Return samples as the network sees them, with their labels."""
     if inputs is None:
         return part
     x, y = part if isinstance(part, tuple) else (part.x, part.y)

@@ -1,4 +1,4 @@
-"""The registry of protocols: each scores what an encoder makes of data, given as `Material`."""
+"""Registry of protocols, each of which scores features or predictions, given as `Material`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Material:
     """What a protocol scores.
 
     Args:
-        train: Features of the training samples and their labels; None without labels.
-        test: Features of the test samples and their labels.
+        train: Features and labels of the training samples; None without labels.
+        test: Features and labels of the test samples.
         noisy: Noisy samples whose clean originals are known; None if there are none.
-        model: What predicts clean samples.
+        model: Model that predicts clean samples.
     """
 
     train: tuple[Any, Any] | None = None
@@ -37,7 +37,7 @@ class Material:
 PROTOCOLS: Registry[Result] = Registry("protocol", given=("material",))
 """Protocols by name, called as protocol(material, **options).
 
-Traits: `needs`, either `labels` or `clean`; `extra`, the optional package that it needs, as (module, extra).
+Traits: `needs`, either `labels` or `clean`; `extra`, an optional package that is needed, as (module, extra).
 """
 
 

@@ -1,4 +1,4 @@
-"""What a protocol returns: a score and all that produced it."""
+"""Result of a protocol: a score and everything that produced it."""
 
 import importlib.metadata
 import json
@@ -15,16 +15,16 @@ _ALWAYS = ("torch", "numpy", "scipy", "scikit-learn")
 
 @dataclass(frozen=True)
 class Result:
-    """A score and all that produced it; one line of JSON.
+    """A score and everything that produced it; one line of JSON.
 
     Args:
-        protocol: linear, clustering, knn or denoising.
-        score: In percent: of samples that were classified right or, for denoising, of the cosine.
-        metrics: What else was measured.
-        settings: Of the protocol, complete, with the numbers of samples, features and classes.
-        seed: Of all that was drawn; None if nothing was.
-        seconds: That it took, features included.
-        versions: Of what decides the score.
+        protocol: Name of the protocol.
+        score: Score in percent: of correctly classified samples or, for denoising, the cosine times 100.
+        metrics: Further measurements.
+        settings: Complete settings of the protocol, with the numbers of samples, features and classes.
+        seed: Random seed; None if nothing is random.
+        seconds: Time taken, including that of features.
+        versions: Versions of the packages that determine the score.
     """
 
     protocol: str
@@ -50,12 +50,12 @@ class Result:
         return cls(protocol, score, metrics or {}, settings or {}, seed, seconds, versions())
 
     def to_json(self) -> str:
-        """Write it in one line; infinities and NaN, which JSON does not have, as null."""
+        """Return the result as one line of JSON; infinities and NaN become null."""
         return json.dumps(_plain(asdict(self)), allow_nan=False)
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of dcs-learn, of what protocols and encoders compute with, and of further packages."""
+    """Return the versions of dcs-learn, of the packages it computes with, and of further packages."""
     return {
         "dcs-learn": dcs.__version__,
         **{package: importlib.metadata.version(package) for package in (*_ALWAYS, *packages)},
@@ -67,6 +67,6 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):  # as loops over np.arange hand over
+    if isinstance(value, np.generic):  # e.g. from loops over np.arange
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The cosine of rows, with a gradient of its own: the chain rule would pass over the data twice as often."""
+"""Cosine of rows with a hand-written gradient: autograd would read the data twice as often."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from dcs.functional.rows import dot, norm
 
 
 def cosine_of_rows(u: Tensor, prediction: Tensor, b: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
-    """The cosine ⟨u, v⟩/max(‖u‖‖v‖, eps) of checked rows, and ‖u‖ + ‖v‖, which is finite if they are.
+    """Compute ⟨u, v⟩/max(‖u‖‖v‖, eps) of checked rows, and ‖u‖ + ‖v‖, which is finite if the rows are.
 
-    v is the prediction where b is 1 and 0 elsewhere; u must be 0 there already. Where ‖u‖‖v‖ <= eps there is
-    no gradient.
+    v is the prediction where b is 1 and 0 elsewhere; u must be 0 there already. Where ‖u‖‖v‖ <= eps, the
+    gradient is zero.
     """
     cosine, norms = _Cosine.apply(u, prediction, b, eps)  # type: ignore[no-untyped-call]
     return cosine, norms
@@ -56,7 +56,7 @@ def _slope(
     gradient: Tensor,
     has_direction: Tensor,
 ) -> Tensor:
-    """The part of the other's direction that is across one's own, over one's length, times the gradient."""
+    """Return (v/‖v‖ − cos·u/‖u‖)/‖u‖ times the incoming gradient, for u = own and v = other."""
 
     def column(values: Tensor) -> Tensor:
         return values.where(has_direction, 0)[:, None]

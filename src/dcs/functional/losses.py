@@ -31,13 +31,13 @@ def cosine_loss(
 ) -> Tensor:
     """Compute minus the cosine between target and prediction, −⟨u, v⟩/max(‖u‖‖v‖, eps) (Eq. 1).
 
-    Assumes nothing of the noise; against a noisy target it learns the noise too. It does not see the
-    scale of either argument. A sample with ‖u‖‖v‖ <= eps has no direction: it gets the finite value
+    Assumes nothing about the noise; with a noisy target, the noise is learned, too. Invariant to the
+    scale of both arguments. A sample with ‖u‖‖v‖ <= eps has no direction: it gets the finite value
     of the formula and no gradient.
 
     Args:
-        target: (n, ...).
-        prediction: The same shape; the gradient flows to it.
+        target: Target samples (n, ...).
+        prediction: Predicted samples of the same shape; the gradient flows to them.
         mask: True (or 1) where entries count; all entries if None.
         valid: False on padding, which never counts.
         eps: Smallest product of norms that is divided by.
@@ -82,29 +82,29 @@ def denoising_cosine_loss(
 
     Assumes zero-mean isotropic noise (A2) that is independent between x and x_tilde (A3). Then, by
     Theorem 1, the loss with the true k has the mean of the cosine loss to the clean data; k̂ is
-    estimated from x and x_tilde and treated as a constant. A sample that says nothing about a
-    direction (an empty mask, constant data) gets a finite value and no gradient.
+    estimated from x and x_tilde and treated as a constant. A sample without a direction (an empty
+    mask, constant data) gets a finite value and no gradient.
 
     Args:
         prediction: ŝ = h(x_tilde), (n, ...); the gradient flows to it alone.
         x: Noisy samples.
-        x_tilde: The masked samples that the model saw, or a second observation of the same things.
+        x_tilde: Masked samples that the model saw, or a second observation of the same samples.
         mask: b, True (or 1) where x was replaced. None compares all entries, for a real second
             observation.
-        method: How k is computed from ĉ: `exact`, `monte_carlo` or `asymptotic`; see
+        method: Way to compute k from ĉ: `exact`, `monte_carlo` or `asymptotic`; see
             `expected_cosine`, as for `noise` and `samples`.
-        floor: Smallest k that is divided by; see `denoising_weight`, as for `power` and `eta`.
-        power: The weight is 1/k^power.
+        floor: Lower bound of k; see `denoising_weight`, as for `power` and `eta`.
+        power: Exponent of the weight 1/k^power.
         reduction: `mean` or `sum` over the samples, or `none` for one value each.
-        noise: `gaussian` or an isotropic law.
-        samples: Monte Carlo draws a sample.
-        eta: Remark 3's soft weight in place of a floored k.
-        variant: `paper` is Algorithm 1 to the letter, whatever `method`, `floor`, `power`, `noise`
-            and `eta` say.
-        snr: c for each sample, (n,), where it is known better than from x and x_tilde.
+        noise: Law of the noise: `gaussian` or an isotropic law.
+        samples: Number of Monte Carlo draws per sample.
+        eta: Offset of Remark 3's soft weight, which replaces a floored k.
+        variant: `default`, or `paper` for the literal Algorithm 1, which ignores `method`, `floor`, `power`,
+            `noise` and `eta`.
+        snr: SNR c per sample, (n,); by default estimated from x and x_tilde.
         valid: False on padding, which never counts.
-        eps: See `cosine_loss`; so small here that data of any ordinary scale are above it.
-        generator: Where Monte Carlo draws come from.
+        eps: Smallest product of norms that is divided by; far below that of ordinary data.
+        generator: Random generator of the Monte Carlo draws.
 
     Returns:
         A scalar, or (n,) with `reduction="none"`.
@@ -130,10 +130,10 @@ def denoising_cosine_loss(
         dim = count_entries(b, u).clamp(min=1)
         full_dim = count_entries(compared_entries(None, valid, x), u).clamp(min=1)
         weight = weight_of(c, dim, full_dim, method, noise, samples, floor, power, eta, variant, generator)
-        says_nothing = distance == 0  # as in constant data, and in few other cases
-        if bool(says_nothing.any()):
-            says_nothing &= _is_constant(x, valid)
-    return reduce(-weight * cosine.detach().where(says_nothing, cosine), reduction)
+        directionless = distance == 0  # constant data, and few other cases
+        if bool(directionless.any()):
+            directionless &= _is_constant(x, valid)
+    return reduce(-weight * cosine.detach().where(directionless, cosine), reduction)
 
 
 def noise2void_loss(
@@ -190,13 +190,15 @@ def sure_loss(
     the squared error to the clean data. A wrong σ biases it; both passes are differentiated.
 
     Args:
-        model: h; called twice, the second time on a slightly perturbed input. It must be deterministic:
-            dropout would drown the difference.
+        model: h; called twice, the second time on a slightly perturbed input. It must be deterministic,
+            hence without dropout.
         x: Noisy samples (n, ...).
-        sigma: One number, one a sample (n,), or anything that broadcasts against `x`.
-        step: ε, for data of about unit range: smaller gives rounding error, larger a biased slope.
+        sigma: Standard deviation of the noise: a number, one value per sample (n,), or a tensor that
+            broadcasts against `x`.
+        step: Step ε of the finite difference, for data of about unit range: smaller values increase the
+            rounding error, larger ones the bias.
         valid: False on padding, which never counts.
-        generator: Where n is drawn from.
+        generator: Random generator of n.
         reduction: `mean` or `sum` over the samples, or `none` for one value each.
 
     Returns:
@@ -254,14 +256,14 @@ def _check_pair(
 def _check_snr(snr: Tensor, rows: Tensor) -> Tensor:
     check_tensor("snr", snr)
     if snr.shape != rows.shape[:1]:
-        raise ValueError(f"snr must have one value a sample, ({len(rows)},), got {tuple(snr.shape)}")
+        raise ValueError(f"snr must have one value per sample, ({len(rows)},), got {tuple(snr.shape)}")
     if not bool((snr >= 0).all()):
         raise ValueError("snr must be >= 0 and not NaN: it is a ratio of norms")
     return snr.to(rows)
 
 
 def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
-    """σ as rows that broadcast against x's rows."""
+    """Return σ as rows that broadcast against those of x."""
     if not isinstance(sigma, Tensor):
         check_number("sigma", sigma, at_least=0, at_most=1e150)
         return torch.tensor([[float(sigma)]], dtype=torch.promote_types(x.dtype, torch.float32)).to(x.device)
@@ -273,7 +275,7 @@ def _check_sigma(sigma: Tensor | float, x: Tensor) -> Tensor:
 
 
 def _is_constant(x: Tensor, valid: Tensor | None) -> Tensor:
-    """Whether all valid entries of a sample are equal, (n,)."""
+    """Return whether all valid entries of each sample are equal, (n,)."""
     rows = x.reshape(len(x), -1)
     if valid is None:
         return (rows == rows[:, :1]).all(1)

@@ -29,14 +29,14 @@ _MOST_DIM = 10**15
 
 
 class RadialLaw(Protocol):
-    """An isotropic noise of unit variance an entry; `dcs.noise.IsotropicNoise` is one."""
+    """Isotropic noise of unit variance per entry, such as `dcs.noise.IsotropicNoise`."""
 
     def radius(self, dim: Tensor, generator: torch.Generator | None) -> Tensor:
         """Draw one length ‖ε‖ for each element of `dim`, with E‖ε‖² = dim."""
         ...
 
     def gaussian_scales(self) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Scales and probabilities, if the law is a finite mixture of Gaussians; else None."""
+        """Return scales and probabilities if the law is a finite mixture of Gaussians, else None."""
         ...
 
 
@@ -49,7 +49,7 @@ def snr(x: Tensor, x_tilde: Tensor, mask: Tensor | None = None, *, valid: Tensor
 
     Args:
         x: Noisy samples (n, ...).
-        x_tilde: The second view, of the same shape.
+        x_tilde: Second view, of the same shape.
         mask: True (or 1) where entries count; all entries if None.
         valid: False on padding, which never counts.
 
@@ -99,22 +99,22 @@ def expected_cosine(
     c = ∞, increasing between. Assumes isotropic noise (A2).
 
     Args:
-        snr: c >= 0, any shape; inf is allowed.
-        dim: D >= 1, broadcast against `snr`: the number of masked entries ‖b‖₁ in the dCS loss.
-        method: `exact` is a deterministic quadrature, right to rounding error, for Gaussian noise
-            and mixtures of it. `monte_carlo` is the paper's estimator: Eq. 8 for Gaussian noise,
-            Eq. 7 for any other isotropic law. `asymptotic` is c/√(c² + 1), the limit of large D
+        snr: SNR c >= 0, of any shape; inf is allowed.
+        dim: Dimension D >= 1, broadcast against `snr`; the number of masked entries, ‖b‖₁, in the dCS loss.
+        method: Way to compute k. `exact` is a deterministic quadrature, accurate to rounding error, for
+            Gaussian noise and mixtures of it. `monte_carlo` is the paper's estimator: Eq. 8 for Gaussian
+            noise, Eq. 7 for any other isotropic law. `asymptotic` is c/√(c² + 1), the limit of large D
             (Theorem 3).
-        noise: `gaussian` or an isotropic law such as `dcs.noise.Sphere()`.
-        full_dim: Dimension of the whole noise vector of which `dim` entries are seen (default: just
-            those). Masked entries of non-Gaussian noise follow a marginal of the full law, which is
-            another law; to Gaussian noise it makes no difference.
+        noise: Law of the noise: `gaussian` or an isotropic law such as `dcs.noise.Sphere()`.
+        full_dim: Dimension of the whole noise vector of which `dim` entries are seen; by default `dim`.
+            Masked entries of non-Gaussian noise follow a marginal of the full law, which is
+            another law; for Gaussian noise it makes no difference.
         samples: Number of Monte Carlo draws n_s for each element.
-        generator: Where the draws come from.
+        generator: Random generator of the draws.
 
     Returns:
         k in the broadcast shape of `snr` and `dim`; float64 if `snr` is a Python number. A Monte
-        Carlo estimate is unbiased and so, at small c and few draws, may come out negative.
+        Carlo estimate is unbiased and may therefore be negative at small c and few draws.
 
     Example:
         >>> expected_cosine(torch.tensor([0.0, 0.5, float("inf")]), 78)
@@ -149,23 +149,23 @@ def denoising_weight(
     reverse its gradient: the floor rules out both.
 
     Args:
-        snr: ĉ for each sample, (n,).
-        dim: ‖b‖₁ for each sample, (n,); at least 1.
-        method: See `expected_cosine`, as for `noise`, `full_dim`, `samples` and `generator`.
-        noise: As above.
-        full_dim: As above.
-        samples: As above.
-        floor: Smallest k used, in (0, 1].
-        power: The exponent p, from -4 to 4: 1 is Theorem 1's weight 1/k, 0 no weight, -1 the inverse-variance
+        snr: Estimated SNR ĉ per sample, (n,).
+        dim: Number of masked entries ‖b‖₁ per sample, (n,); at least 1.
+        method: Way to compute k; see `expected_cosine`.
+        noise: Law of the noise; see `expected_cosine`.
+        full_dim: Dimension of the whole noise vector; see `expected_cosine`.
+        samples: Number of Monte Carlo draws per sample.
+        floor: Lower bound of k, in (0, 1].
+        power: Exponent p, from -4 to 4: 1 is Theorem 1's weight 1/k, 0 no weight, -1 the inverse-variance
             weight k.
-        eta: If given, Remark 3's soft weight √(ĉ² + 1)/(ĉ + η), to the given power, in place of a
-            floored k: `method`, `noise`, `samples` and `floor` are then not used.
-        variant: `paper` is Algorithm 1 to the letter: the Gaussian Monte Carlo k̂ with neither floor
-            nor power, of either sign (a sample whose k̂ is exactly zero gets weight 0).
-        generator: As above.
+        eta: Offset η of Remark 3's soft weight √(ĉ² + 1)/(ĉ + η), raised to `power`, which replaces a
+            floored k; `method`, `noise`, `samples` and `floor` are then not used.
+        variant: `default`, or `paper` for the literal Algorithm 1: the Gaussian Monte Carlo k̂ with neither
+            floor nor power, of either sign (a sample whose k̂ is exactly zero gets weight 0).
+        generator: Random generator of the Monte Carlo draws.
 
     Returns:
-        One weight a sample, (n,).
+        One weight per sample, (n,).
 
     Example:
         >>> denoising_weight(torch.tensor([0.0, 1.0, float("inf")]), torch.tensor([78.0] * 3))
@@ -189,7 +189,7 @@ def weight_of(
     variant: str,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """`denoising_weight` of checked tensors."""
+    """Compute `denoising_weight` of checked tensors."""
     check_choice("variant", variant, ("default", "paper"))
     check_number("floor", floor, above=0, at_most=1)
     check_number("power", power, at_least=-4, at_most=4)
@@ -226,7 +226,7 @@ def _check_method(method: str, noise: object, samples: int) -> None:
 def _check_snr_and_dims(
     snr: Tensor | float, dim: Tensor | int, full_dim: Tensor | int | None, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """c, D and the full D as tensors of one shape, in float32 or better."""
+    """Return c, D and the full D as tensors of one shape, in float32 or better."""
     check_tensor("snr", snr)
     assert isinstance(snr, Tensor)  # noqa: S101  (tells the type checker what was just checked)
     check_generator(generator, snr.device)
@@ -271,20 +271,20 @@ def _expected_cosine(
     mixture: tuple[Sequence[float], Sequence[float]] | None = scales_of()
     if mixture is None:
         raise ValueError(f"method='exact' is not available for noise={noise!r}: use method='monte_carlo'")
-    # A marginal of a scale mixture is the same mixture, so full_dim plays no part.
+    # A marginal of a scale mixture is the same mixture, so full_dim has no effect.
     scales, probabilities = (torch.tensor(values, dtype=c.dtype, device=c.device) for values in mixture)
     return (_gaussian_quadrature(c[..., None] / scales, dim[..., None]) * probabilities).sum(-1)
 
 
 @cache
 def _legendre(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre nodes and weights on [0, 1]."""
+    """Return Gauss-Legendre nodes and weights on [0, 1]."""
     t, w = np.polynomial.legendre.leggauss(nodes)
     return (t + 1) / 2, w / 2
 
 
 def _gaussian_quadrature(c: Tensor, dim: Tensor) -> Tensor:
-    """k = √(2/π)·μ·∫ exp(−μ² sin²θ / 2)·cos^D θ dθ over [0, π/2], μ = c√D.
+    """Compute k = √(2/π)·μ·∫ exp(−μ² sin²θ / 2)·cos^D θ dθ over [0, π/2], μ = c√D.
 
     The integrand falls like exp(−(μ² + D)θ²/2): 32 nodes up to nine of its widths resolve it to the
     rounding error of float64 for every c and D, and 16 up to five to that of float32. cos^D θ is computed
@@ -309,7 +309,7 @@ def _monte_carlo(
     samples: int,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Eq. 8 for Gaussian noise, Eq. 7 otherwise: the mean of n_s cosines.
+    """Average n_s cosines: Eq. 8 for Gaussian noise, Eq. 7 otherwise.
 
     A vector of Gaussian noise is κ along s and √ν across it, κ ~ N(0, 1) and ν ~ χ²(D − 1). Any other
     isotropic noise in `full_dim` dimensions is such a vector, of squared length κ² + ν + χ²(rest),

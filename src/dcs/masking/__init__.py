@@ -22,7 +22,7 @@ class BlindSpot(Masker):
         rho: Probability in (0, 1] that an entry is masked.
         radius: Reach of the window along each of the last `ndim` axes: 1 is a window of 3; a tuple gives
             one radius per axis.
-        ndim: How many trailing axes are space (or time): 1, 2 or 3. Axes between the batch and these are
+        ndim: Number of trailing axes that are space or time: 1, 2 or 3. Axes between the batch and these are
             channels, in any number, and masked independently; values never cross channels.
         centre: Whether an entry may also be "replaced" by itself.
         stratified: Whether to draw at most one position in each box of about 1/rho entries, as Noise2Void
@@ -64,7 +64,7 @@ class BlindSpot(Masker):
 
         Args:
             x: Noisy samples, (n, ...), floating point and finite.
-            generator: Source of all randomness: the same state gives the same result.
+            generator: Random generator: the same state gives the same result.
             valid: False on padding, which is neither masked nor copied from; an entry that has no valid
                 neighbour is left alone.
 
@@ -103,8 +103,8 @@ class AmplitudeNeighbors(Masker):
 
     Args:
         rho: Probability in (0, 1] that an entry is masked.
-        delta: Reach Δ along the axis.
-        axis: The axis of time; not the batch axis.
+        delta: Largest distance Δ along the axis.
+        axis: Axis of time; not the batch axis.
         whole_frames: Whether to mask whole frames (all entries at one time, with the same neighbour) rather
             than single entries.
         min_masked: Minimum number of masked entries per sample; see `BlindSpot`.

@@ -1,4 +1,4 @@
-"""Which neighbour to copy: uniform among those inside the data, or inside its valid part."""
+"""Choice of the neighbour to copy: uniform among those inside the data, or inside its valid part."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-# Tables for a quick choice are made up to this size: more would not stay in the processor's cache.
+# Largest tables for a quick choice: larger ones would not stay in the CPU cache.
 _MOST_CHOICES = 4096
 _MOST_ENTRIES = 2**18
 _LARGEST_TABLE = 2**24
@@ -16,9 +16,9 @@ _LARGEST_TABLE = 2**24
 class Neighbourhood(NamedTuple):
     """The legal neighbours of each entry, which depend only on how near it is to which borders."""
 
-    kind: Tensor  # (entries of a sample,): what kind of place an entry is in
+    kind: Tensor  # (entries of a sample,): kind of place of each entry
     legal: Tensor  # (kinds,): number of legal neighbours
-    step: Tensor  # (kinds, window): the steps, in flat memory, to them; legal ones first
+    step: Tensor  # (kinds, window): offsets to them in flat memory; legal ones first
 
 
 def neighbourhood(
@@ -55,11 +55,11 @@ class QuickChoice(NamedTuple):
     """`Neighbourhood` laid out so that one number below `choices` picks any entry's neighbour."""
 
     choices: int  # a common multiple of the numbers of neighbours
-    first: Tensor  # of an entry's choices in `step`, for the entries of one or several samples
+    first: Tensor  # index in `step` of the first choice, for the entries of one or several samples
     step: Tensor  # (kinds · choices,): each legal neighbour equally often
 
     def sources(self, position: Tensor, choice: Tensor, total: int) -> Tensor:
-        """The chosen neighbours of some positions in a flat batch of `total` entries."""
+        """Return the chosen neighbours of positions in a flat batch of `total` entries."""
         size = self.first.numel()
         if size == total:
             entry = position
@@ -105,7 +105,7 @@ def draw_sources(
 
 
 def has_valid_neighbour(valid: Tensor, radii: tuple[int, ...], centre: bool) -> Tensor:
-    """Which entries of (n, *grid) have a valid entry in their window."""
+    """Return which entries of (n, *grid) have a valid entry in their window."""
     found = valid.clone() if centre else torch.zeros_like(valid)
     for delta in itertools.product(*(range(-radius, radius + 1) for radius in radii)):
         if any(delta):

@@ -1,4 +1,4 @@
-"""Where to mask: ascending positions in a flat batch."""
+"""Positions to mask, ascending, in a flat batch."""
 
 import math
 from functools import cache
@@ -12,9 +12,9 @@ _GOLDEN = -1640531527  # the odd 32-bit integer (here signed) nearest to 2³² t
 def bernoulli_positions(
     total: int, rho: float, choices: int, generator: Generator | None, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Where `total` iid Bernoulli(rho) draws are 1, ascending, and a uniform choice below `choices` for each.
+    """Draw where `total` iid Bernoulli(rho) variables are 1, and a uniform choice below `choices` for each.
 
-    The positions are sums of geometric gaps, so that the work follows what is masked: a gap is
+    Positions are sums of geometric gaps, so that the cost is proportional to their number: a gap is
     ⌊log((1 − rho)·U)/log(1 − rho)⌋ with U uniform, since that is >= g with probability (1 − rho)^(g − 1).
     One random word of 32 bits gives both: its leading bits are U, and its trailing ones, brought to the front
     by a multiplication with the golden ratio (Fibonacci hashing), the choice. The words of one gap are
@@ -22,7 +22,7 @@ def bernoulli_positions(
     whatever the gap.
     """
     expected = total * rho
-    draws = int(expected + 3 * math.sqrt(expected)) + 16  # enough but once in a thousand calls
+    draws = int(expected + 3 * math.sqrt(expected)) + 16  # enough in all but one of a thousand calls
     positions, chosen, start = [], [], 0
     while True:
         random = torch.empty((draws + 1) // 2, dtype=torch.int64, device=device)
@@ -47,12 +47,12 @@ def bernoulli_positions(
 
 
 def _margin(rho: float) -> int:
-    """How far U·2³² is kept from 0 and 2³²: one step of the precision that is needed, 24 bits or more."""
+    """Return the distance of U·2³² from 0 and 2³²: one step of the precision needed, 24 bits or more."""
     return 2**8 if rho > 0.01 else 1
 
 
 def _geometric(words: Tensor, rho: float, most: int) -> Tensor:
-    """Gaps >= 1, cut at `most`; the random words are seen as U in (0, 1)."""
+    """Turn random words, read as U in (0, 1), into gaps from 1 to `most`."""
     frequent = rho > 0.01
     uniform = words.to(torch.float32 if frequent else torch.float64)
     scale = (1 - rho) / (2**32 + 2 * _margin(rho))
@@ -63,7 +63,7 @@ def _geometric(words: Tensor, rho: float, most: int) -> Tensor:
 
 @cache
 def longest_gap(rho: float) -> float:
-    """No gap that `bernoulli_positions` draws is longer."""
+    """Return an upper bound of the gaps that `bernoulli_positions` draws."""
     return 2 - math.log(2**32 / _margin(rho)) / math.log1p(-rho) if rho < 1 else 1
 
 
@@ -75,7 +75,7 @@ def stratified_positions(
     generator: Generator | None,
     device: torch.device,
 ) -> Tensor:
-    """At most one position in each box of the axes that have a radius; each entry with probability rho.
+    """Draw at most one position in each box along the axes with a radius; each entry with probability rho.
 
     The boxes are cubes of the largest whole side for which a box of volume V has rho·V <= 1; a position is
     drawn in a box with probability rho·V, and dropped where the box reaches outside.
@@ -98,14 +98,14 @@ def stratified_positions(
 def top_up(
     masked: Tensor, position: Tensor, least: int, maskable: Tensor | None, generator: Generator | None
 ) -> Tensor:
-    """Positions to add, drawn uniformly, to samples in which fewer than `least` are masked.
+    """Draw further positions uniformly for samples in which fewer than `least` are masked.
 
     Args:
-        masked: (n, entries), True at `position`; the added positions are set too.
-        position: Ascending.
-        least: How many positions a sample needs; one with fewer maskable entries gets them all.
-        maskable: (n, entries), or None for all.
-        generator: Where they are drawn from.
+        masked: Mask (n, entries), True at `position`; set at the added positions, too.
+        position: Positions so far, ascending.
+        least: Minimum number of positions per sample; a sample with fewer maskable entries gets them all.
+        maskable: Entries (n, entries) that may be masked; None for all.
+        generator: Random generator.
     """
     n, size = masked.shape
     bounds = torch.searchsorted(position, torch.arange(0, (n + 1) * size, size, device=position.device))
@@ -113,7 +113,7 @@ def top_up(
     if not len(short):
         return short
     rank = torch.rand((len(short), size), device=position.device, generator=generator)
-    rank = rank.masked_fill(masked[short], 2.0)  # what is masked counts first
+    rank = rank.masked_fill(masked[short], 2.0)  # masked entries come first
     if maskable is not None:
         rank = rank.masked_fill(~maskable[short], -1.0)
     top = rank.topk(least, dim=1)

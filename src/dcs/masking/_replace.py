@@ -52,7 +52,7 @@ def replace_by_neighbours(
     flat = x.reshape(-1)
     x_tilde = flat.clone()  # now, while x is in the cache
 
-    pairs = []  # of source and position
+    pairs = []  # (source, position)
     remaining = []  # positions without a source yet
     if stratified:
         position = stratified_positions(n, grid, radii, rho, generator, x.device)
@@ -83,15 +83,15 @@ def replace_by_neighbours(
 
 
 class _Plan(NamedTuple):
-    """What masking needs to know of a shape; made once for each."""
+    """What masking needs to know about a shape; cached."""
 
     n: int
-    grid: tuple[int, ...]  # the shape of a sample on which positions are drawn
-    size: int  # entries of the grid
-    copies: int  # how many entries of x stand behind one of the grid
+    grid: tuple[int, ...]  # shape of a sample on which positions are drawn
+    size: int  # number of entries of the grid
+    copies: int  # number of entries of x per entry of the grid
     near: Neighbourhood
     quick: QuickChoice | None
-    true: Tensor  # as many as there are positions in a batch
+    true: Tensor  # one True per position in a batch
 
 
 @lru_cache(maxsize=16)
@@ -116,7 +116,7 @@ def _plan(
 
 
 def _along_channels(position: Tensor, shape: torch.Size, grid: tuple[int, ...]) -> Tensor:
-    """Positions on the grid as positions in x, once for each channel."""
+    """Turn positions on the grid into positions in x, one for each channel."""
     entry = torch.arange(shape.numel(), device=position.device).reshape(shape)
     channels = [axis for axis, length in enumerate(grid) if length == 1]
     space = [axis for axis in range(len(shape)) if axis not in channels]

@@ -34,7 +34,7 @@ class ViewMaker(Protocol):
 
         Args:
             x: Noisy samples (n, ...).
-            generator: Source of all randomness.
+            generator: Random generator.
             valid: False on padding, which is never replaced, copied or compared.
         """
         ...

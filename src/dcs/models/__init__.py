@@ -23,14 +23,14 @@ def build(
 ) -> nn.Module:
     """Make a network by its name in `NETWORKS`.
 
-    Initial weights are Keras' (Glorot-uniform, and no bias), and those of He et al. for the ResNets.
+    Initial weights are Glorot-uniform with zero biases, as in Keras; He-normal for the ResNets.
 
     Args:
         name: Name of the network.
         shape: Shape of one sample.
-        n_components: Number of features; None is the network's own default. Those of a ResNet follow from
+        n_components: Number of features; None is the network's own default. That of a ResNet follows from
             its width.
-        seed: Random seed of the weights; torch's own random state is left alone.
+        seed: Random seed of the weights; torch's global random state is not changed.
         **options: Options of the network.
 
     Example:

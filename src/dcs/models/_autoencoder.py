@@ -1,4 +1,4 @@
-"""An encoder and a decoder in one module, and the perceptrons of Expt0 and Expt1."""
+"""An encoder and a decoder in one module, and the fully connected networks of Expt0 and Expt1."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from dcs.models._networks import NETWORKS
 
 
 class Autoencoder(nn.Module):
-    """x -> features -> a prediction of x's shape; either part may be any module.
+    """Encoder and decoder: x -> features -> a prediction of the shape of x.
 
     Args:
         encoder: Module from (n, ...) to (n, features).
@@ -39,7 +39,7 @@ class Autoencoder(nn.Module):
         return prediction
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x."""
+        """Predict x."""
         return self.decode(self.encode(x))
 
 
@@ -49,7 +49,7 @@ class Autoencoder(nn.Module):
 def mlp(
     shape: Sequence[int], n_components: int = 10, *, hidden: Sequence[int] = (500, 500, 2000)
 ) -> Autoencoder:
-    """The autoencoder D-500-500-2000-C and back of Expt0 and Expt1: ReLU between, linear at both ends.
+    """Make the fully connected autoencoder D-500-500-2000-C of Expt0 and Expt1, with ReLU between layers.
 
     Args:
         shape: Shape of one sample, with any number of axes.

@@ -16,13 +16,14 @@ _CONVOLUTION: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: n
 def conv(
     shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
 ) -> Autoencoder:
-    """A convolutional autoencoder for images.
+    """Make a convolutional autoencoder for images.
 
     Args:
-        shape: (h, w) or (c, h, w).
-        n_components: Features.
-        width: Channels after the first convolution; each further one has twice as many.
-        depth: Convolutions, each of which halves height and width; by default 3, or fewer for small images.
+        shape: Shape of one image, (h, w) or (c, h, w).
+        n_components: Number of features.
+        width: Channels after the first convolution; doubled by each further one.
+        depth: Number of convolutions, each of which halves height and width; by default 3, or fewer for small
+            images.
     """
     inner = with_channels(shape, 2)
     return _convolutional(
@@ -34,13 +35,14 @@ def conv(
 def conv1d(
     shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
 ) -> Autoencoder:
-    """A convolutional autoencoder for signals.
+    """Make a convolutional autoencoder for signals.
 
     Args:
-        shape: (t,) or (c, t).
-        n_components: Features.
-        width: Channels after the first convolution; each further one has twice as many.
-        depth: Convolutions, each of which halves the length; by default 4, or fewer for short signals.
+        shape: Shape of one signal, (t,) or (c, t).
+        n_components: Number of features.
+        width: Channels after the first convolution; doubled by each further one.
+        depth: Number of convolutions, each of which halves the length; by default 4, or fewer for short
+            signals.
     """
     inner = with_channels(shape, 1)
     return _convolutional(
@@ -52,14 +54,14 @@ def conv1d(
 class UNet(nn.Module):
     """A small U-Net for denoising images: the decoder sees the encoder's maps at every scale.
 
-    Its features are the means over space of its innermost map; they alone do not determine the prediction, so
-    that there is no way back from them.
+    Its features are the spatial means of the innermost map. They do not determine the prediction, so that
+    there is no `decode`.
 
     Args:
-        shape: (h, w) or (c, h, w).
-        n_components: Features: channels of the innermost map.
-        width: Channels of the outermost maps; each further scale has twice as many.
-        depth: How often height and width are halved; by default twice, or once for small images.
+        shape: Shape of one image, (h, w) or (c, h, w).
+        n_components: Number of features, the channels of the innermost map.
+        width: Channels of the outermost maps; doubled at each further scale.
+        depth: Number of times that height and width are halved; by default 2, or 1 for small images.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, channels, 1)
 
     def _maps(self, x: Tensor) -> list[Tensor]:
-        """The maps that are handed across, and the innermost one."""
+        """Compute the maps of the skip connections, and the innermost map."""
         maps, inner = [], x.reshape(-1, *self.inner_shape)
         for block in self.down:
             maps.append(block(inner))
@@ -95,7 +97,7 @@ class UNet(nn.Module):
         return self._maps(x)[-1].mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x."""
+        """Predict x."""
         *maps, inner = self._maps(x)
         for block, across in zip(self.up, reversed(maps), strict=True):
             inner = nn.functional.interpolate(inner, across.shape[2:])
@@ -116,7 +118,7 @@ def _block(channels: int, next_channels: int) -> nn.Sequential:
 def _convolutional(
     inner: tuple[int, ...], shape: tuple[int, ...], n_components: int, width: int, depth: int
 ) -> Autoencoder:
-    """Convolutions of stride 2 down to a vector, and upsampling to the very same sizes back."""
+    """Make an encoder of convolutions of stride 2, and a decoder that upsamples to the same sizes."""
     check_integer("width", width, at_least=1)
     channels, *size = inner
     sizes = _halved(size, depth)
@@ -139,7 +141,7 @@ def _convolutional(
 
 
 def with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """The shape with a channel axis before its `ndim` axes of space or time."""
+    """Return the shape with a channel axis before its `ndim` axes of space or time."""
     if len(shape) == ndim:
         return (1, *shape)
     if len(shape) == ndim + 1:
@@ -149,16 +151,16 @@ def with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 def _depth(size: Sequence[int], most: int) -> int:
-    """How often samples can be halved, at most, with at least two entries left along each axis."""
+    """Return how often samples can be halved, at most, with at least two entries left along each axis."""
     return max(1, min(most, (min(size) - 1).bit_length() - 1))
 
 
 def _halved(size: Sequence[int], depth: int) -> list[list[int]]:
-    """The sizes after each halving, the first being the size itself."""
+    """Return the size itself, and the sizes after each halving."""
     check_integer("depth", depth, at_least=1)
     sizes = [list(size)]
     for _ in range(depth):
         sizes.append([-(-length // 2) for length in sizes[-1]])
     if min(sizes[-1]) < 2 and min(size) > 1 and depth > 1:
-        raise ValueError(f"depth {depth} halves samples of size {tuple(size)} to nothing: use less")
+        raise ValueError(f"depth {depth} is too large for samples of size {tuple(size)}: use a smaller depth")
     return sizes

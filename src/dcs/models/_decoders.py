@@ -1,4 +1,4 @@
-"""Decoders that hang on a backbone's features: from (n, features) to images."""
+"""Decoders from the features of a backbone, (n, features), to images."""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ def make_decoder(name: str, features: int, shape: Sequence[int], *, width: int =
     """Make a decoder of Expt2.
 
     Args:
-        name: `linear`, one layer, as for CIFAR; or `pixel_shuffle`, the five layers for Tiny-ImageNet
-            (Appendix D), for images whose sides are multiples of 16.
-        features: Of the backbone.
-        shape: Of one image: (h, w) or (c, h, w).
-        width: Of the pixel-shuffle decoder: 64 is that of the paper.
+        name: Kind of decoder: `linear`, one layer, as for CIFAR; or `pixel_shuffle`, the five layers for
+            Tiny-ImageNet (Appendix D), for images whose sides are multiples of 16.
+        features: Number of features of the backbone.
+        shape: Shape of one image, (h, w) or (c, h, w).
+        width: Width of the pixel-shuffle decoder; 64 in the paper.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Using a network outside of training: devices, evaluation mode, and the way to its features."""
+"""Use of a network outside of training: devices, evaluation mode, and features."""
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -15,19 +15,20 @@ STEMS = ("small", "large")
 
 
 class ResNet(nn.Module):
-    """Images (n, c, h, w), or (n, h, w), to features (n, `features`): the mean over space of the last maps.
+    """Residual network from images (n, c, h, w) or (n, h, w) to features (n, `features`).
 
-    Weights are He-normal by fan-out, from torch's own random state; `dcs.models.build` seeds it.
+    Features are the spatial means of the last maps. Weights are He-normal by fan-out, drawn from torch's
+    global random state, which `dcs.models.build` seeds.
 
     Args:
-        blocks: How many there are in each of the four stages; every stage but the first halves the image.
+        blocks: Number of blocks in each stage; every stage but the first halves the image.
         bottleneck: Whether blocks are 1x1-3x3-1x1 convolutions with four times the channels at the end
             (ResNet-50) or two 3x3 convolutions (ResNet-18).
-        channels: Of the images.
-        width: Channels of the first stage; each further one has twice as many.
-        stem: `small` is a 3x3 convolution that keeps the image's size, as for CIFAR; `large` is one of 7x7
-            with stride 2. There is no max-pooling after it, since images are small.
-        zero_init: Begin with residual branches that give 0, so that blocks are identities at first.
+        channels: Channels of the images.
+        width: Channels of the first stage; doubled by each further one.
+        stem: First layer. `small` is a 3x3 convolution that keeps the size of the image, as for CIFAR;
+            `large` is one of 7x7 with stride 2. There is no max-pooling after it, since images are small.
+        zero_init: Whether residual branches are 0 at first, so that blocks start as identities.
 
     Example:
         >>> network = ResNet((1, 1, 1, 1), bottleneck=False, width=4)
@@ -78,7 +79,7 @@ class ResNet(nn.Module):
         """Compute the features."""
         if (x.shape[1] if x.ndim == 4 else 1) != self.channels:
             raise ValueError(
-                f"x must be images of {self.channels} channels, as the network, got shape {tuple(x.shape)}: "
+                f"x must be images of {self.channels} channels, got shape {tuple(x.shape)}: "
                 f"build the network for the shape of one image"
             )
         # Not len(x), which an exported graph would keep as a number.
@@ -87,7 +88,7 @@ class ResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """x + branch(x), with x projected where its shape changes."""
+    """Compute x + branch(x), with x projected where its shape changes."""
 
     def __init__(self, before: int, inner: int, after: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
@@ -118,22 +119,22 @@ class _Block(nn.Module):
 )
 def resnet18(
     shape: Sequence[int],
-    n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)
+    n_components: int | None = None,  # noqa: ARG001  (all networks have the same signature)
     *,
     width: int = 64,
     stem: str = "small",
     zero_init: bool = False,
     decoder: str = "linear",
 ) -> Autoencoder:
-    """The ResNet-18 for CIFAR of Expt2, with a decoder after it: 8 `width` features.
+    """Make the ResNet-18 for CIFAR of Expt2, followed by a decoder; it has 8·width features.
 
     Args:
-        shape: (h, w) or (c, h, w).
-        n_components: Not used: the features follow from the width.
-        width: See `ResNet`, as for `stem` and `zero_init`.
-        stem: As above.
-        zero_init: As above.
-        decoder: `linear` or `pixel_shuffle`.
+        shape: Shape of one image, (h, w) or (c, h, w).
+        n_components: Not used: the number of features follows from the width.
+        width: Channels of the first stage.
+        stem: First layer, `small` or `large`; see `ResNet`.
+        zero_init: Whether residual branches are 0 at first.
+        decoder: Kind of decoder, `linear` or `pixel_shuffle`.
     """
     return _with_decoder(shape, (2, 2, 2, 2), False, width, stem, zero_init, decoder)
 
@@ -141,22 +142,24 @@ def resnet18(
 @NETWORKS.register("resnet50", summary="ResNet-50, with a decoder.", own_weights=True, fixed_features=True)
 def resnet50(
     shape: Sequence[int],
-    n_components: int | None = None,  # noqa: ARG001  (all networks are made alike)
+    n_components: int | None = None,  # noqa: ARG001  (all networks have the same signature)
     *,
     width: int = 64,
     stem: str = "large",
     zero_init: bool = True,
     decoder: str = "pixel_shuffle",
 ) -> Autoencoder:
-    """The ResNet-50 without max-pooling of Expt2, for Tiny-ImageNet, with a decoder: 32 `width` features.
+    """Make the ResNet-50 for Tiny-ImageNet of Expt2, without max-pooling, followed by a decoder.
+
+    It has 32·width features.
 
     Args:
-        shape: (h, w) or (c, h, w).
-        n_components: Not used: the features follow from the width.
-        width: See `ResNet`, as for `stem` and `zero_init`.
-        stem: As above.
-        zero_init: As above.
-        decoder: `pixel_shuffle` or `linear`.
+        shape: Shape of one image, (h, w) or (c, h, w).
+        n_components: Not used: the number of features follows from the width.
+        width: Channels of the first stage.
+        stem: First layer, `small` or `large`; see `ResNet`.
+        zero_init: Whether residual branches are 0 at first.
+        decoder: Kind of decoder, `pixel_shuffle` or `linear`.
     """
     return _with_decoder(shape, (3, 4, 6, 3), True, width, stem, zero_init, decoder)
 

@@ -11,29 +11,29 @@ from dcs._checks import check_choice, check_integer
 from dcs.models._convolutional import with_channels
 from dcs.models._networks import NETWORKS
 
-_PATCH, _HEAD = 20, 64  # by default: entries along an axis of a patch, and features of a head
+_PATCH, _HEAD = 20, 64  # default side of a patch, and default width of a head
 
 
 @NETWORKS.register("vit", summary="Transformer on patches of images or spectrograms.")
 class ViT(nn.Module):
-    """A transformer over patches, and a decoder from its tokens back to them.
+    """Transformer over patches, with a decoder from its tokens back to patches.
 
-    Each patch becomes a token, to which a learned position is added; blocks of attention and perceptron
-    follow, each after a layer norm. The decoder works on the tokens; features are a read-out of them, so that
-    there is no way back from their mean alone. Dosovitskiy et al., ICLR 2021.
+    Each patch becomes a token, to which a learned position is added; blocks of attention and a multilayer
+    perceptron follow, each after a layer norm. The decoder works on the tokens, of which features are a
+    summary, so that there is no `decode`. Dosovitskiy et al., ICLR 2021.
 
     Args:
-        shape: (h, w) or (c, h, w); sides that are no multiple of the patch's are filled up with zeros.
-        n_components: Features a token; where it is not `width`, a linear layer makes them.
+        shape: Shape of one sample, (h, w) or (c, h, w); padded with zeros to a multiple of the patch.
+        n_components: Number of features per token; a linear layer is added if it is not `width`.
         patch: Height and width of a patch, or one number for both; by default 20, less for small samples.
-        width: Of the tokens.
-        depth: Blocks.
-        heads: Of attention; by default one for each 64 of the width.
-        expansion: Width of a block's perceptron, in tokens' widths.
-        pooling: `mean`: features are the mean over the tokens, (n, n_components); `statistics`: that and
-            their deviation, (n, 2·n_components), which tells steady sounds from short ones; `flat`: all of
-            them, (n, tokens·n_components).
-        decoder_depth: Blocks of the decoder before its last, linear layer; 0 is a linear decoder.
+        width: Width of the tokens.
+        depth: Number of blocks.
+        heads: Number of attention heads; by default width / 64.
+        expansion: Width of a block's perceptron, as a multiple of the width of the tokens.
+        pooling: Features of a sample. `mean` is the mean over the tokens, (n, n_components); `statistics`
+            adds their standard deviation, (n, 2·n_components), which separates steady from short sounds;
+            `flat` is all tokens, (n, tokens·n_components).
+        decoder_depth: Number of blocks of the decoder before its linear layer; 0 is a linear decoder.
 
     Example:
         >>> network = ViT((440, 60), 192, depth=1)
@@ -99,11 +99,11 @@ class ViT(nn.Module):
         return torch.cat([mean, tokens.std(1, correction=0)], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x."""
+        """Predict x."""
         return self._paste(self.decoder(self.tokens(x)))
 
     def _cut(self, x: Tensor) -> Tensor:
-        """Patches, (n, tokens, c·height·width)."""
+        """Cut samples into patches, (n, tokens, c·height·width)."""
         (rows, columns), (height, width) = self.grid, self.patch
         x = x.reshape(-1, *self.inner_shape)
         missing = columns * width - x.shape[-1], rows * height - x.shape[-2]
@@ -122,12 +122,12 @@ class ViT(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each after a layer norm and added to what came in.
+    """Attention and a perceptron, each after a layer norm and with a residual connection.
 
     Args:
-        width: Of the tokens.
-        heads: Of attention.
-        expansion: Width of the perceptron, in tokens' widths.
+        width: Width of the tokens.
+        heads: Number of attention heads.
+        expansion: Width of the perceptron, as a multiple of the width of the tokens.
     """
 
     def __init__(self, width: int, heads: int, expansion: int) -> None:
@@ -139,7 +139,7 @@ class Block(nn.Module):
         self.perceptron = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(n, tokens, width) to the same."""
+        """Transform tokens (n, tokens, width)."""
         query, key, value = (
             self.attend(self.norm(tokens)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         )
@@ -170,7 +170,7 @@ def _patch(patch: int | Sequence[int] | None, size: Sequence[int]) -> tuple[int,
 
 
 def _side(length: int) -> int:
-    """The largest divisor up to 20 and a third of the length; that limit itself if divisors are tiny."""
+    """Return the largest divisor up to 20 and a third of the length; that limit if divisors are tiny."""
     most = min(_PATCH, -(-length // 3))
     divisor = next(side for side in range(most, 0, -1) if length % side == 0)
     return divisor if 2 * divisor >= most else most

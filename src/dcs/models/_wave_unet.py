@@ -13,19 +13,19 @@ from dcs.models._networks import NETWORKS
 
 @NETWORKS.register("waveunet", summary="U-Net for denoising waveforms.", waveforms=True)
 class WaveUNet(nn.Module):
-    """A small U-Net over time for denoising waveforms, which may be of any length when it predicts.
+    """A small U-Net over time for denoising waveforms; it predicts waveforms of any length.
 
-    Convolutions, and every second sample of what they give, down to a coarse map; interpolation and
-    convolutions back, with the maps of the way down beside. Its features are the means over time of the
-    innermost map. Stoller et al., ISMIR 2018.
+    The encoder convolves and keeps every second sample; the decoder interpolates, convolves and sees the
+    encoder's maps at every scale. Features are the means over time of the innermost map. Stoller et al.,
+    ISMIR 2018.
 
     Args:
-        shape: (t,) or (c, t).
-        n_components: Features: channels of the innermost map.
-        width: Channels of the outermost maps; each further scale has as many more.
-        depth: How often the length is halved; by default 5 times, less for short signals.
+        shape: Shape of one signal, (t,) or (c, t).
+        n_components: Number of features, the channels of the innermost map.
+        width: Channels of the outermost maps; each further scale adds as many.
+        depth: Number of times that the length is halved; by default 5, less for short signals.
         kernel: Length of a convolution, odd.
-        normalise: Divide each signal by its root mean square on the way in and multiply by it on the way out,
+        normalise: Whether to divide each signal by its root mean square, and multiply the prediction by it,
             so that loudness does not matter.
 
     Example:
@@ -67,7 +67,7 @@ class WaveUNet(nn.Module):
         self.head = nn.Conv1d(width, channels, 1)
 
     def _maps(self, x: Tensor) -> list[Tensor]:
-        """The maps that are handed across, and the innermost one."""
+        """Compute the maps of the skip connections, and the innermost map."""
         maps, inner = [], x
         for block in self.down:
             maps.append(block(inner))
@@ -75,7 +75,7 @@ class WaveUNet(nn.Module):
         return [*maps, self.bottom(inner)]
 
     def _scaled(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x with its channel axis, at a loudness of one, and what its loudness was."""
+        """Return x with a channel axis, divided by its loudness, and the loudness."""
         # Not len(x), which an exported graph would keep as a number.
         x = x.reshape(x.shape[0], self.channels, -1)
         if not self.normalise:
@@ -88,7 +88,7 @@ class WaveUNet(nn.Module):
         return self._maps(self._scaled(x)[0])[-1].mean(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Predict x from x."""
+        """Predict x."""
         scaled, loudness = self._scaled(x)
         *maps, inner = self._maps(scaled)
         for block, across in zip(self.up, reversed(maps), strict=True):

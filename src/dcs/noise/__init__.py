@@ -1,4 +1,4 @@
-"""Noise: isotropic laws, makers of noisy data, and estimators of the noise level."""
+"""Noise: isotropic laws, generation of noisy data, and estimation of the noise level."""
 
 from dcs.noise.corruption import add
 from dcs.noise.isotropic import Gaussian, GaussianScaleMixture, IsotropicNoise, Radial, Sphere

@@ -1,4 +1,4 @@
-"""Makers of noisy data: Gaussian noise as in Expt0, and others for studying violated assumptions."""
+"""Generation of noisy data: Gaussian noise as in Expt0, and other kinds that violate assumptions."""
 
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ KINDS = ("gaussian", "poisson", "salt_and_pepper", "speckle", "correlated")
 def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, length: float = 2.0) -> Array:
     """Return a noisy copy of clean data; the same seed gives the same noise on every device.
 
-    The noise is drawn once and not clipped. What `sigma` means, and which assumption breaks:
+    The noise is drawn once and not clipped. Kinds, with the meaning of σ and the assumption that is violated:
 
     - `gaussian`: x + N(0, σ²), as in Expt0; satisfies (A2).
     - an `IsotropicNoise`: x + σ·ε with ε drawn for each sample; satisfies (A2).
@@ -36,9 +36,9 @@ def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, le
 
     Args:
         x: Clean data (n, ...), a floating-point NumPy array or tensor.
-        kind: One of the above.
+        kind: Kind of noise, as listed above.
         sigma: Strength of the noise.
-        seed: Where the noise starts.
+        seed: Random seed of the noise.
         length: Standard deviation of the smoothing kernel for `correlated`, in entries.
 
     Returns:
@@ -78,7 +78,7 @@ def _poisson(x: Tensor, sigma: float, generator: Generator) -> Tensor:
     if bool((x < 0).any()):
         raise ValueError("x must not be negative for kind='poisson': it is a rate of counts")
     mean = x.detach().cpu().double()
-    if float(mean.max()) >= 1e12 * float(sigma) ** 2:  # so many counts are normal, and too many to draw
+    if float(mean.max()) >= 1e12 * float(sigma) ** 2:  # such counts are Gaussian, and too large to draw
         noise = torch.randn(x.shape, dtype=torch.float64, generator=generator)
         return (mean + sigma * mean.sqrt() * noise).to(x)
     return (torch.poisson(mean / sigma**2, generator=generator) * sigma**2).to(x)

@@ -1,4 +1,4 @@
-"""Isotropic noise laws (assumption A2): a uniform direction times a length of any law."""
+"""Isotropic noise laws (assumption A2): a uniform direction times a random length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from dcs._checks import check_generator, check_integer, check_number, check_tens
 
 
 class IsotropicNoise(ABC):
-    """Zero-mean noise whose density depends on its length alone, with unit variance an entry.
+    """Zero-mean noise whose density depends on its length alone, with unit variance per entry.
 
-    A law is known by its length: subclass this and write `radius`, or give a sampler to `Radial`.
+    A law is defined by its length: subclass this and implement `radius`, or pass a sampler to `Radial`.
     """
 
     @abstractmethod
@@ -20,7 +20,7 @@ class IsotropicNoise(ABC):
         """Draw one length ‖ε‖ for each element of `dim`, the dimension; E‖ε‖² must be `dim`."""
 
     def gaussian_scales(self) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Scales and probabilities if the law is a finite mixture of Gaussians, for the exact k."""
+        """Return scales and probabilities if the law is a finite mixture of Gaussians, for the exact k."""
         return None
 
     def sample(
@@ -61,7 +61,7 @@ class Gaussian(IsotropicNoise):
         return (2 * torch._standard_gamma((dim / 2).contiguous(), generator=generator)).sqrt()
 
     def gaussian_scales(self) -> tuple[Sequence[float], Sequence[float]]:
-        """One Gaussian of scale 1."""
+        """Return one Gaussian of scale 1."""
         return [1.0], [1.0]
 
 
@@ -83,15 +83,15 @@ class GaussianScaleMixture(IsotropicNoise):
     """Gaussian noise whose scale S is drawn for each vector (Remark 2).
 
     Args:
-        scales: The values of S; they are rescaled to E[S²] = 1.
-        probabilities: How likely each is; equally so by default.
+        scales: Values of S, which are rescaled to E[S²] = 1.
+        probabilities: Probability of each value; equal by default.
     """
 
     def __init__(self, scales: Sequence[float], probabilities: Sequence[float] | None = None) -> None:
         values = _positive("scales", scales)
         weights = _positive("probabilities", [1.0] * len(values) if probabilities is None else probabilities)
         if weights.shape != values.shape:
-            raise ValueError(f"probabilities must be {len(values)}, one a scale, got {probabilities!r}")
+            raise ValueError(f"probabilities must be {len(values)}, one per scale, got {probabilities!r}")
         weights = weights / weights.sum()
         values = values / (weights * values.square()).sum().sqrt()
         self.scales: list[float] = values.tolist()
@@ -105,7 +105,7 @@ class GaussianScaleMixture(IsotropicNoise):
         return scales[torch.bucketize(uniform, ends, right=True)] * Gaussian().radius(dim, generator)
 
     def gaussian_scales(self) -> tuple[Sequence[float], Sequence[float]]:
-        """The mixture itself."""
+        """Return the mixture itself."""
         return self.scales, self.probabilities
 
     def __repr__(self) -> str:
@@ -113,11 +113,11 @@ class GaussianScaleMixture(IsotropicNoise):
 
 
 class Radial(IsotropicNoise):
-    """A law of your own, given by a sampler of its length.
+    """Custom isotropic law, defined by a sampler of its length.
 
     Args:
-        sample_radius: Takes a tensor of dimensions and a generator (or None), and returns one length for
-            each, with E‖ε‖² = dim; that is checked here by simulation.
+        sample_radius: Function of a tensor of dimensions and a generator (or None) that returns one length
+            for each, with E‖ε‖² = dim, which is checked by simulation.
 
     Example:
         >>> half_or_more = Radial(lambda dim, generator: (dim * (0.5 + torch.rand(
@@ -153,7 +153,7 @@ class Radial(IsotropicNoise):
 
 
 def _positive(name: str, numbers: Sequence[float]) -> Tensor:
-    """Positive numbers, in float64 and relative to their largest, so that no sum of them overflows."""
+    """Return positive numbers in float64, divided by their largest, so that no sum of them overflows."""
     if isinstance(numbers, str) or not isinstance(numbers, Sequence) or not numbers:
         raise TypeError(f"{name} must be a list of positive numbers, got {numbers!r}")
     for number in numbers:

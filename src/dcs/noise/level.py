@@ -1,4 +1,4 @@
-"""How noisy is it? Estimators of σ from noisy data alone."""
+"""Estimation of the noise level σ from noisy data alone."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch.nn import functional
 from dcs._checks import check_choice, check_finite, check_integer, check_number, read_batch
 
 _CHUNK = 2**22  # patch entries handled at once
-_MOST_ROWS, _MOST_COLUMNS = 10_000, 256  # that are enough to tell whether there is an order
+_MOST_ROWS, _MOST_COLUMNS = 10_000, 256  # enough to test whether columns are in order
 # Daubechies' high-pass filter with two vanishing moments (db2).
 _HIGH_PASS = (-0.48296291314469025, 0.836516303737469, -0.22414386804185735, -0.12940952255092145)
 
@@ -60,13 +60,14 @@ def estimate_sigma(
     Args:
         x: Noisy data (n, ...) whose last `ndim` axes are space or time; axes before them count as
             separate images of the sample.
-        method: `chen2015` or `mad`.
-        per_image: One estimate a sample, (n,), instead of one for all.
-        ndim: 1 or 2; by default 1 for data (n, t), (n, 1, t) and (n, 2, t), and 2 otherwise.
+        method: Estimator: `chen2015` or `mad`.
+        per_image: Whether to return one estimate per sample, (n,), instead of one for all.
+        ndim: Number of axes of space or time, 1 or 2; by default 1 for data (n, t), (n, 1, t) and (n, 2, t),
+            and 2 otherwise.
         patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and smaller where that
             leaves fewer than 20 patches for each entry of a patch: with fewer, the estimate is biased low.
-            Of vectors (n, t) whose entries are in no order, as in most tables, all entries make one patch, if
-            n is 10 t or more.
+            For vectors (n, t) whose entries have no order, as in most tables, all entries form one patch if
+            n is at least 10 t.
         stride: Distance between patches: by default 3, or 1 where 3 would leave fewer than 100 of them.
 
     Returns:
@@ -113,19 +114,19 @@ def estimate_sigma(
 
 
 def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None) -> float:
-    """Measure how much of the data is quieter than white noise of deviation sigma would be anywhere.
+    """Measure the share of the data with less variance than white noise of deviation sigma would have.
 
-    It is the share of windows (3 x 3, or 5 along one axis) whose variance is below that of 95 % of windows of
-    white Gaussian noise. Signal only adds variance, so 0.05 is the most to expect. More means that the noise
+    This is the share of windows (3 x 3, or 5 along one axis) whose variance is below that of 95 % of windows
+    of white Gaussian noise. Signal only adds variance, so at most 0.05 is expected. More means that the noise
     is weaker in some places or samples (photon counts, speckle), or that there is none.
 
     Args:
         x: Noisy data (n, ...), as for `estimate_sigma`.
-        sigma: The deviation, above 0.
-        ndim: As for `estimate_sigma`.
+        sigma: Standard deviation of the noise, above 0.
+        ndim: Number of axes of space or time; see `estimate_sigma`.
 
     Returns:
-        The share, from 0 to 1; NaN where samples are smaller than a window.
+        The share, from 0 to 1; NaN if samples are smaller than a window.
 
     Example:
         >>> noise = 0.3 * torch.randn(20, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -155,17 +156,17 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
 
 
 def default_ndim(shape: Sequence[int]) -> int:
-    """Over how many of its last axes a sample of some shape has neighbours, if nobody says."""
+    """Return the default number of trailing axes along which samples of a shape have neighbours."""
     return 2 if len(shape) > 1 and shape[-2] > 2 else 1
 
 
 def _with_doubles(x: Tensor) -> Tensor:
-    """The data on a device that has float64: Apple's has none."""
+    """Return the data on a device with float64, which Apple's lacks."""
     return x.cpu() if x.device.type == "mps" else x
 
 
 def _in_order(x: Tensor) -> bool:
-    """Whether neighbouring entries of vectors (n, t) are more alike than in another order, by chance 1 %."""
+    """Test, at a level of 1 %, whether neighbouring entries of vectors (n, t) are more alike than others."""
     columns = x[:_MOST_ROWS, :_MOST_COLUMNS].T.double()
     alike = torch.corrcoef(columns).nan_to_num().reshape(len(columns), -1)
     draw = torch.rand(999, len(columns), generator=torch.Generator().manual_seed(0))
@@ -175,7 +176,7 @@ def _in_order(x: Tensor) -> bool:
 
 
 def as_images(x: Tensor, ndim: int | None) -> Tensor:
-    """(n, channels, space or time)."""
+    """Reshape data to (n, channels, space or time)."""
     if ndim is None:
         ndim = default_ndim(x.shape[1:])
     check_integer("ndim", ndim, at_least=1, at_most=2)
@@ -185,13 +186,13 @@ def as_images(x: Tensor, ndim: int | None) -> Tensor:
 
 
 def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor:
-    """Covariance (divided by N) of all patches of d entries: (n, d, d), or (d, d) pooled; in float64."""
+    """Compute the covariance (divided by N) of patches of d entries: (n, d, d), or (d, d) pooled."""
     d = side ** (images.ndim - 2)
     groups = len(images) if per_image else 1
     outer = images.new_zeros((groups, d, d), dtype=torch.float64)
     total = images.new_zeros((groups, 1, d), dtype=torch.float64)
     count = 0
-    middle = images.mean(dtype=torch.float64)  # without it, digits of large values would be lost in squares
+    middle = images.mean(dtype=torch.float64)  # squares of large values would lose digits
     at_once = max(1, _CHUNK // (images[0].numel() * d // step ** (images.ndim - 2)))
     for start in range(0, len(images), at_once):
         patches = images[start : start + at_once]
@@ -209,7 +210,7 @@ def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor
 
 
 def _small_eigenvalues(covariance: Tensor) -> Tensor:
-    """σ²: the mean of the smallest eigenvalues, as many as make it their median too.
+    """Return σ²: the mean of as many of the smallest eigenvalues as make it their median, too.
 
     The largest eigenvalue is dropped until as many of the others lie above their mean as below.
     """
@@ -224,7 +225,7 @@ def _small_eigenvalues(covariance: Tensor) -> Tensor:
 
 
 def _median_deviation(images: Tensor, per_image: bool) -> Tensor:
-    """Median absolute diagonal detail of a one-level wavelet transform, over that of N(0, 1)."""
+    """Return the median absolute diagonal detail of a one-level wavelet transform, over that of N(0, 1)."""
     details = images.double()
     kernel = details.new_tensor(_HIGH_PASS)
     for axis in range(2, images.ndim):

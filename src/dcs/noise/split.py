@@ -1,4 +1,4 @@
-"""One noisy view made into two whose noises are independent."""
+"""Splitting one noisy observation into two with independent noise."""
 
 import math
 
@@ -66,23 +66,24 @@ class HoldsSigma(nn.Module):
 
 @VIEWS.register("split")
 class GaussianSplit(HoldsSigma):
-    """Make two views of one: x_tilde = x + α·z, which a model sees, and x − z/α, which it is compared with.
+    """Split x into two noisy views: x_tilde = x + α·z, which the model sees, and the target x − z/α.
 
     Assumes Gaussian noise of deviation σ, independent from entry to entry, and draws z from the same law: the
     two views' noises are then independent (A3), with deviations σ√(1 + α²) and σ√(1 + 1/α²). All entries
-    can be compared, neighbours play no part, and every step sees fresh noise. For noise of another
-    law they are uncorrelated only; a σ that is too small lets some noise through as if it were signal.
+    can be compared, no neighbours are needed, and every step draws new noise. For noise of another
+    law the noises are only uncorrelated; if σ is too small, some noise is treated as signal.
     Known as recorrupted-to-recorrupted (Pang et al., CVPR 2021) and data fission (Leiner et al., JASA 2023).
 
     Args:
-        sigma: See `HoldsSigma`. If None, it is estimated with `dcs.noise.estimate_sigma`: from the data given
-            to `estimate`, as training does, or else from the first batch.
-        alpha: α, from 0.01 to 100: more makes x_tilde noisier and what it is compared with less so.
+        sigma: Standard deviation of the noise: a number, or a tensor that broadcasts against a batch. If
+            None, it is estimated with `dcs.noise.estimate_sigma`: from the data passed to `estimate`, as
+            training does, or else from the first batch.
+        alpha: Strength α, from 0.01 to 100: larger values make x_tilde noisier and the target less noisy.
 
     Example:
         >>> x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
         >>> x_tilde, target = GaussianSplit(1.0)(x, torch.Generator().manual_seed(1))
-        >>> round(float((x_tilde * target).mean()), 2)  # both are noise alone, and independent
+        >>> round(float((x_tilde * target).mean()), 2)  # pure noise, and independent
         -0.02
     """
 
@@ -98,12 +99,12 @@ class GaussianSplit(HoldsSigma):
 
         Args:
             x: Noisy samples (n, ...).
-            generator: Where z is drawn from. If x was made noisy with a generator of one's own, another seed
-                is needed here: with the same one, z would be the noise that is in x.
-            valid: False on padding, which is left as it is.
+            generator: Random generator of z. If the noise of x was drawn with a generator, use another seed
+                here: with the same one, z would equal the noise in x.
+            valid: False on padding, which is left unchanged.
 
         Returns:
-            x_tilde and what to compare with, new tensors like x.
+            x_tilde and the target, new tensors like x.
         """
         check_batch("x", x)
         check_generator(generator, x.device)
@@ -122,7 +123,7 @@ class GaussianSplit(HoldsSigma):
         return View(x_tilde, target, None, self.snr(x, valid))
 
     def snr(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
-        """Estimate the SNR c, (n,), of the view that is compared with: by σ, and ‖x‖² − σ²D for ‖s‖²."""
+        """Estimate the SNR c of the target, (n,), from σ, with ‖x‖² − σ²D for ‖s‖²."""
         b = compared_entries(None, valid, x)
         rows = as_rows(x, b, valid)
         count, sigma2 = count_entries(b, rows), self.sigma_for(x, valid).to(rows).square()

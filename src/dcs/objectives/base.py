@@ -1,4 +1,4 @@
-"""What all objectives share: one call, what they declare about themselves, and views of x."""
+"""Base classes of objectives: one call, class attributes that describe them, and views of x."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -28,18 +28,18 @@ class Batch(NamedTuple):
 
     @property
     def view(self) -> Tensor:
-        """What the model sees where nothing is masked: the pair, if there is one."""
+        """Input of the model where nothing is masked: the pair, if there is one, else x."""
         return self.x if self.pair is None else self.pair
 
 
 class Objective(nn.Module):
-    """What is minimised: a scalar from a model and a batch.
+    """Function to minimise: a scalar from a model and a batch.
 
-    Every objective is called alike; a new one implements `compute` and sets the class attributes that differ.
-    It is a module, so that what it estimates is moved, saved and loaded with it.
+    All objectives have the same call; a new one implements `compute` and sets the attributes that differ.
+    It is a module, so that its estimates are moved, saved and loaded with it.
 
     Attributes:
-        predicts: Whether the model predicts samples; otherwise only its features are of use.
+        predicts: Whether the model predicts samples; otherwise only its features are used.
         scale_free: Whether only the direction of a prediction counts.
         needs_pair: Whether a second observation of each sample must be given.
         full_batches: Whether a last batch of an epoch that is not full should be left out.
@@ -65,10 +65,10 @@ class Objective(nn.Module):
         """Compute the objective.
 
         Args:
-            model: Any callable whose result has x's shape.
+            model: Callable whose result has the shape of x.
             x: Noisy samples (n, ...).
-            generator: Source of all randomness.
-            pair: Second, independent noisy observation of the same things (A3): the model then sees it in
+            generator: Random generator.
+            pair: Second, independent noisy observation of the same samples (A3): the model then sees it in
                 place of a masked x, and all entries are compared.
             valid: False on padding, which never counts: the model sees zeros there.
 
@@ -92,7 +92,7 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Return what the network sees of samples outside of training: most often x itself."""
+        """Return the network's input for samples outside of training; x itself by default."""
         return x
 
     def statistics(
@@ -103,7 +103,7 @@ class Objective(nn.Module):
         pair: Tensor | None = None,  # noqa: ARG002
         valid: Tensor | None = None,  # noqa: ARG002
     ) -> dict[str, float]:
-        """Measure, on a fixed batch after each epoch, what the loss does not show; nothing by default."""
+        """Return further metrics of a fixed batch, computed after each epoch; none by default."""
         return {}
 
     def describe(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Objective(nn.Module):
         return _ESTIMATE_SAMPLES if self._without_sigma() else 0
 
     def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:  # noqa: ARG002
-        """Set up what depends on the model or the data, before an optimiser is made."""
+        """Set up parts that depend on the model or the data; called before the optimiser is made."""
         for part in self._without_sigma():
             part.estimate(x, valid)
 
@@ -127,10 +127,10 @@ class MaskedObjective(Objective):
     """An objective that compares a prediction from one view of x with another view of it.
 
     Args:
-        masker: View maker, such as `BlindSpot`, or a function masker(x, generator) -> (x_tilde, b) with a
-            keyword `valid` where there is padding; or a split, such as `dcs.noise.GaussianSplit`. By default
+        masker: View maker, such as `BlindSpot` or `dcs.noise.GaussianSplit`, or a function masker(x,
+            generator) -> (x_tilde, b), with a keyword `valid` for padded data. By default
             `BlindSpot(rho=0.3)`: over the last two axes of images (n, h, w) and (n, c, h, w), over the last
-            one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Give a masker for
+            one of vectors and signals (n, t) and, with one or two channels, (n, c, t). Pass a masker for
             signals with more channels and for volumes.
     """
 
@@ -147,13 +147,13 @@ class MaskedObjective(Objective):
         self.masker = masker
 
     def view(self, batch: Batch) -> View:
-        """Return the view of a batch: its pair, if there is one, or else what the view maker makes."""
+        """Return the view of a batch: its pair, if there is one, or else one from the view maker."""
         if batch.pair is not None:
             return View(batch.pair, batch.x)
         return self.own_view(batch)
 
     def own_view(self, batch: Batch) -> View:
-        """Return what the view maker makes of x, whether or not there is a pair."""
+        """Return a view of x from the view maker, whether or not there is a pair."""
         x, generator, _, valid = batch
         return self.views_for(tuple(x.shape[1:])).view(x, generator, valid)
 
@@ -162,7 +162,7 @@ class MaskedObjective(Objective):
         return self.default_masker(default_ndim(shape)) if self.masker is None else self.masker
 
     def default_masker(self, ndim: int) -> Masker:
-        """Return the masker that is used if none was given."""
+        """Return the masker that is used by default."""
         return BlindSpot(rho=0.3, ndim=ndim)
 
     def describe(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class MaskedObjective(Objective):
         return f"masker={self.masker}"
 
     def __repr__(self) -> str:
-        """Return one line, unlike torch's for a module with parts."""
+        """Return one line; torch's own would show submodules over several."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
@@ -191,7 +191,7 @@ def describe_views(maker: ViewMaker | None) -> dict[str, Any] | None:
 
 
 def predict(model: Model, x: Tensor) -> Tensor:
-    """Call the model, whose result must have x's shape."""
+    """Call the model, and check that its result has the shape of x."""
     prediction = model(x)
     if not isinstance(prediction, torch.Tensor) or prediction.shape != x.shape:
         got = tuple(prediction.shape) if isinstance(prediction, torch.Tensor) else type(prediction).__name__

@@ -13,7 +13,7 @@ from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objec
 
 @OBJECTIVES.register("mse", summary="Squared error to the noisy sample itself; assumes no noise.")
 class MSE(Objective):
-    """Assumes no noise: the mean squared error to x itself, which learns noise and signal alike."""
+    """Assumes no noise: the mean squared error to x itself, so that noise is learned like signal."""
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(x) − x)²; with a pair, mean (h(pair) − x)²."""
@@ -22,7 +22,7 @@ class MSE(Objective):
 
 @OBJECTIVES.register("cosine", summary="Cosine to the noisy sample itself; assumes no noise.")
 class Cosine(Objective):
-    """Assumes no noise: minus the cosine to x itself (Eq. 1), which learns the noise's direction too."""
+    """Assumes no noise: minus the cosine to x itself (Eq. 1), so that noise is learned like signal."""
 
     scale_free = True
 
@@ -48,7 +48,7 @@ class Noise2Void(MaskedObjective):
 
 
 @OBJECTIVES.register(
-    "n2n", summary="Noise2Noise: squared error between two noisy observations of the same thing."
+    "n2n", summary="Noise2Noise: squared error between two noisy observations of the same sample."
 )
 class Noise2Noise(MSE):
     """Assumes two observations with independent zero-mean noises of any law: squared error between them.
@@ -61,7 +61,9 @@ class Noise2Noise(MSE):
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute mean (h(pair) − x)²."""
         if batch.pair is None:
-            raise ValueError("pair is needed by n2n: a second noisy view of x; without one use n2v")
+            raise ValueError(
+                "pair must be given for n2n: a second noisy observation of x; without one use n2v"
+            )
         return super().compute(model, batch)
 
 
@@ -74,8 +76,9 @@ class SURE(HoldsSigma, Objective):
     Zhussip et al., NeurIPS 2019 (their Eq. 6). A wrong sigma biases it.
 
     Args:
-        sigma: Noise level: a number, or a tensor that broadcasts against a batch. None: estimated once with
-            `dcs.noise.estimate_sigma`: from the data given to `estimate`, or else from the first batch.
+        sigma: Standard deviation of the noise: a number, or a tensor that broadcasts against a batch. If
+            None, it is estimated once with `dcs.noise.estimate_sigma`: from the data passed to `estimate`, or
+            else from the first batch.
         step: Step of the finite difference; see `dcs.functional.sure_loss`.
     """
 
@@ -103,9 +106,9 @@ class SURE(HoldsSigma, Objective):
     "dae", summary="Denoising autoencoder: noise is added to the input; assumes nearly clean data."
 )
 class DenoisingAutoencoder(Objective):
-    """Assumes nearly clean data: squared error to x of a prediction made from x with more noise on it.
+    """Assumes nearly clean data: squared error to x of a prediction from x with added noise.
 
-    Vincent et al., JMLR 2010. The noise that x already has is learned as signal.
+    Vincent et al., JMLR 2010. The noise that is in x is learned as signal.
 
     Args:
         sigma: Standard deviation of the Gaussian noise added to the model's input.

@@ -29,14 +29,14 @@ class DenoisingCosine(MaskedObjective):
             `BlindSpot(rho=0.3)`. With `variant="paper"` it is `BlindSpot(rho=0.1)`.
         method: Way to compute k: `exact`, `monte_carlo` or `asymptotic`; see
             `dcs.functional.expected_cosine`, as for `noise` and `samples`.
-        floor: Smallest k; see `dcs.functional.denoising_weight`, as for `power` and `eta`.
+        floor: Lower bound of k; see `dcs.functional.denoising_weight`, as for `power` and `eta`.
         power: Power of the weight 1/k^power: 1 is Theorem 1's weight; the default, -1, is the
             inverse-variance weight, which keeps the few samples with tiny k from dominating the others.
             docs/weight.md describes the trade-off.
         noise: Law of the noise: `gaussian`, or an isotropic law from `dcs.noise`.
-        samples: Monte Carlo draws per sample.
+        samples: Number of Monte Carlo draws per sample.
         eta: Offset of Remark 3's soft weight, which replaces a floored k.
-        variant: `default`, or `paper` for Algorithm 1 to the letter, which ignores `method`, `floor`,
+        variant: `default`, or `paper` for the literal Algorithm 1, which ignores `method`, `floor`,
             `power`, `noise` and `eta`.
 
     Example:
@@ -71,7 +71,7 @@ class DenoisingCosine(MaskedObjective):
             "eta": eta,
             "variant": variant,
         }
-        # Wrong options are refused here, not in the first step.
+        # Refuse wrong options here rather than in the first step.
         one, own = torch.ones(1), torch.Generator()
         F.denoising_weight(one, one, generator=own, **self.weighting)
 
@@ -86,7 +86,7 @@ class DenoisingCosine(MaskedObjective):
         return self.loss(model, batch, self.view(batch))
 
     def loss(self, model: Model, batch: Batch, view: View) -> Tensor:
-        """Compute the weighted cosine loss of the prediction from what the model sees."""
+        """Compute the weighted cosine loss of the prediction from a view."""
         return F.denoising_cosine_loss(
             predict(model, view.seen),
             view.target,

@@ -1,4 +1,4 @@
-"""Oracles: objectives that know the clean data, which is given as `pair`. For measuring only."""
+"""Oracles: objectives that know the clean data, passed as `pair`. For measurements only."""
 
 import math
 from typing import Any
@@ -14,11 +14,11 @@ from dcs.objectives.denoising_cosine import DenoisingCosine
 
 
 class CosineOracle(Objective):
-    """Knows the clean data: minus the cosine to them, the target of the dCS loss.
+    """Knows the clean data: minus the cosine to it, which the dCS loss estimates.
 
     Args:
-        masker: If given, the model sees x_tilde and the masked entries are compared: the left-hand side of
-            Theorem 1. Otherwise the model sees x and all entries are compared.
+        masker: View maker; the model sees x_tilde and the masked entries are compared, as on the left-hand
+            side of Theorem 1. If None, the model sees x and all entries are compared.
     """
 
     scale_free = True
@@ -48,7 +48,7 @@ class DenoisingCosineOracle(DenoisingCosine):
     """Knows σ and the clean data, and uses them only for the true k of the dCS loss.
 
     Args:
-        sigma: The true standard deviation of the noise.
+        sigma: True standard deviation of the noise.
         masker: View maker; see `DenoisingCosine`.
         **options: Further options of `DenoisingCosine`; `power` is 1 here by default.
     """
@@ -74,5 +74,5 @@ class DenoisingCosineOracle(DenoisingCosine):
 
 def _clean(batch: Batch) -> Tensor:
     if batch.pair is None:
-        raise ValueError("pair is needed by an oracle: the clean data")
+        raise ValueError("pair must be given for an oracle: the clean data")
     return batch.pair

@@ -1,4 +1,4 @@
-"""What self-supervised objectives share: two augmented images, heads on the features, and a regulariser."""
+"""Base class of self-supervised objectives: two augmented images, heads on features, a regulariser."""
 
 import contextlib
 import itertools
@@ -20,35 +20,35 @@ _NO_PADDING = "valid must be None: images of self-supervised objectives have no 
 
 
 class SelfSupervised(Objective):
-    """Compares two random views of each image by their features, and may add a regulariser to that.
+    """Compare the features of two random views of each image, optionally with a regulariser.
 
-    L = L_SSL + λ L_reg, as in Expt2: any objective of `dcs.objectives` can be the regulariser. The model has
-    `encode(x)`, or a module `encoder`, that gives features (n, k). For a regulariser, model(x) is a
-    prediction of x's shape, and for `how="shared"` there is `decode`. `dcs.models.Autoencoder(encoder,
-    decoder)` has all of these. Heads belong to the objective: train `objective.parameters()` beside those of
-    the model. What the network is to see of an image later on is `objective.inputs(image)`.
+    L = L_SSL + λ L_reg, as in Expt2: any objective of `dcs.objectives` can be the regulariser. The model
+    needs `encode(x)`, or a module `encoder`, that returns features (n, k). With a regulariser, model(x) must
+    be a prediction of the shape of x, and `how="shared"` needs `decode`. `dcs.models.Autoencoder(encoder,
+    decoder)` has all of these. Heads belong to the objective: train `objective.parameters()` along with those
+    of the model. After training, pass `objective.inputs(image)` to the network.
 
     Args:
-        augment: Makes a view, called as augment(x, generator); by default `dcs.augmentation.Views()`, which
-            wants images in [0, 1].
-        regulariser: An objective, such as `DenoisingCosine()`, or none. One that would choose its views
-            (`AutomaticViews`) is made to mask 30 % of the entries: clean images
-            have texture, which is easily taken for noise.
-        weight: λ.
-        how: `separate` is the paper's: the regulariser makes x_tilde of the raw image, in a pass of its own
-            through the backbone. `shared` lets x_tilde of the first view be that view, so that one pass
-            serves both losses and the regulariser costs a decoder.
-        masker: Masks both views: "with BSM" in Expt2.
-        normalised: Whether the regulariser compares images normalised as the views are, or in [0, 1].
-        projector: Widths of the layers of the head on the features.
-        predictor: Hidden width of the head on one view's projection.
-        features: How many the model has. If None, it is asked: by `prepare`, or else in the first call.
-        seed: Of the heads' weights; torch's own random state is left alone.
+        augment: Function augment(x, generator) that makes a view; by default `dcs.augmentation.Views()`,
+            which needs images in [0, 1].
+        regulariser: Objective that is added, such as `DenoisingCosine()`. `AutomaticViews` are replaced by
+            masks of 30 % of the entries: the texture of nearly clean images is easily mistaken for noise.
+        weight: Weight λ of the regulariser.
+        how: Input of the regulariser. `separate`, as in the paper: x_tilde is made of the raw image, in a
+            separate pass through the backbone. `shared`: x_tilde is made of the first view and replaces it,
+            so that one pass serves both losses and the regulariser only costs a decoder.
+        masker: View maker that masks both views, "with BSM" in Expt2.
+        normalised: Whether the regulariser compares normalised images, as in views, or images in [0, 1].
+        projector: Widths of the layers of the projector, the head on the features.
+        predictor: Hidden width of the predictor, the head on the projections.
+        features: Number of features of the model. If None, it is measured by `prepare`, or else in the first
+            call.
+        seed: Random seed of the weights of the heads; torch's global random state is not changed.
     """
 
     predicts = False
-    full_batches = True  # batch statistics of a few images would be of no use
-    recipe: ClassVar[dict[str, Any]] = {  # as SimSiam is trained on CIFAR; a held-out loss says little here
+    full_batches = True  # statistics of a few images would be too noisy
+    recipe: ClassVar[dict[str, Any]] = {  # SimSiam's for CIFAR; a held-out loss says little about features
         "network": "resnet18",
         "optimizer": "sgd",
         "learning_rate": 0.03,
@@ -112,7 +112,7 @@ class SelfSupervised(Objective):
         raise NotImplementedError
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Normalise images as views are: what the network is to see of them."""
+        """Normalise images as in views, for the network."""
         normalise = getattr(self.augment, "normalise", None)
         return x if normalise is None else normalise(x)
 
@@ -121,21 +121,21 @@ class SelfSupervised(Objective):
         return self.inputs(x) if self.normalised else x
 
     def project(self, model: Model, x: Tensor) -> Tensor:
-        """Compute the projections of images, unchanged but for being normalised."""
+        """Compute the projections of normalised images, without augmentation."""
         assert self.projector is not None  # noqa: S101  (callers have prepared)
         projections: Tensor = self.projector(encode(model, self.inputs(x)))
         return projections
 
     def wanted_samples(self) -> int:
-        """How many samples `prepare` wants to see."""
+        """Return the number of samples that `prepare` needs."""
         return max(2, self.regulariser.wanted_samples() if self.regulariser is not None else 0)
 
     def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:
-        """Make the heads, if `features` was not given; call it before an optimiser is made."""
+        """Make the heads, if `features` was not given; call it before making an optimiser."""
         if valid is not None:
             raise ValueError(_NO_PADDING)
         if self.projector is None:
-            with _asking(model):
+            with _evaluating(model):
                 self._make_heads(encode(model, self.inputs(x[:2])).shape[1])
             for part in (self.projector, self.predictor):
                 if part is not None:
@@ -153,7 +153,7 @@ class SelfSupervised(Objective):
             if torch.is_grad_enabled():
                 warnings.warn(
                     "the heads are made in this call, so that an optimiser made before does not train them: "
-                    "give features=..., or call objective.prepare(model, x) first",
+                    "pass features=..., or call objective.prepare(model, x) first",
                     stacklevel=5,
                 )
             self.prepare(model, batch.x)
@@ -167,7 +167,7 @@ class SelfSupervised(Objective):
         return self._shared(model, views, batch)
 
     def _shared(self, model: Model, views: list[Tensor], batch: Batch) -> Tensor:
-        """The regulariser's x_tilde is the first view: its features serve both losses."""
+        """Compute both losses with x_tilde of the regulariser as the first view: its features serve both."""
         assert self.regulariser is not None  # noqa: S101
         if not callable(getattr(unwrapped(model), "decode", None)):
             raise TypeError(
@@ -204,7 +204,7 @@ class SelfSupervised(Objective):
         pair: Tensor | None = None,
         valid: Tensor | None = None,  # noqa: ARG002
     ) -> dict[str, float]:
-        """Return the spread of projections, which must not collapse, and the regulariser's statistics."""
+        """Return the spread of projections, which reveals collapse, and the regulariser's statistics."""
         found = {} if len(x) < 2 else {"projection_spread": direction_spread(self.project(model, x))}
         if self.regulariser is not None:
             second = None if pair is None else self.compared(pair)
@@ -229,11 +229,11 @@ class SelfSupervised(Objective):
         return view if self.masker is None else self.masker.view(view, batch.generator).seen
 
     def _whole(self, model: Model) -> Model:
-        """The model as the regulariser calls it."""
+        """Return the model as the regulariser calls it."""
         return model if self.normalised else lambda x: model(self.inputs(x))
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **options: Any) -> Any:
-        """Load what `state_dict` gave; the heads, and BYOL's target, must be there already."""
+        """Load a state; the heads, and the target of BYOL, must exist already."""
         own = self.state_dict()
         missing = sorted({key.partition(".")[0] for key in state_dict if key not in own and "." in key})
         made_later = [name for name in missing if getattr(self, name, self) is None]
@@ -252,7 +252,7 @@ class SelfSupervised(Objective):
                 self.predictor = head((self.widths[-1], self.hidden, self.widths[-1]), last_bias=True)
 
     def __repr__(self) -> str:
-        # In one line, without the layers of the heads: results say so what they were made with.
+        # One line, without the layers of the heads.
         shown = {
             "augment": self.augment,
             "regulariser": self.regulariser,
@@ -280,11 +280,11 @@ def _require_masks(regulariser: Objective, how: str) -> None:
 
 
 def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = False) -> nn.Sequential:
-    """Linear layers with batch normalisation and ReLU between them.
+    """Make linear layers with batch normalisation and ReLU between them.
 
     Args:
-        widths: Of the input, of hidden layers, and of the output.
-        last_norm: Whether the output too is normalised, without a scale and shift of its own.
+        widths: Widths of the input, the hidden layers and the output.
+        last_norm: Whether the output is normalised, too, without learned scale and shift.
         last_bias: Whether the last layer has a bias; the others, before a normalisation, need none.
     """
     layers: list[nn.Module] = []
@@ -312,11 +312,11 @@ def direction_spread(features: Tensor) -> float:
 
 
 def encode(model: Any, x: Tensor) -> Tensor:
-    """The features of a model, (n, k): by its method `encode`, or its module `encoder`."""
+    """Compute the features of a model, (n, k), by its method `encode` or its module `encoder`."""
     call = getattr(model, "encode", None) or getattr(model, "encoder", None)
     if not callable(call):
         raise TypeError(
-            f"model must have encode(x), or a module encoder, that gives features; {type(model).__name__} "
+            f"model must have encode(x), or a module encoder, that returns features; {type(model).__name__} "
             f"has neither: use dcs.models.Autoencoder(encoder, decoder)"
         )
     features = call(x)
@@ -327,15 +327,15 @@ def encode(model: Any, x: Tensor) -> Tensor:
 
 
 def unwrapped(model: Any) -> Any:
-    """The model itself, without what distributes or compiles it."""
+    """Return the model without the wrappers that distribute or compile it."""
     for name in ("module", "_orig_mod"):
         model = getattr(model, name, model)
     return model
 
 
 @contextlib.contextmanager
-def _asking(model: Any) -> Iterator[None]:
-    """Without gradients and in evaluation mode, so that nothing is learned from the question."""
+def _evaluating(model: Any) -> Iterator[None]:
+    """Use a model in evaluation mode and without gradients."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
     try:

@@ -1,4 +1,4 @@
-"""SimSiam, SimCLR and BYOL, each with a regulariser or without."""
+"""SimSiam, SimCLR and BYOL, each with or without a regulariser."""
 
 import copy
 import math
@@ -17,23 +17,23 @@ from dcs.objectives.self_supervised import SelfSupervised, encode, unwrapped
 
 @OBJECTIVES.register("simsiam", summary="SimSiam: one augmented image predicts the other.")
 class SimSiam(SelfSupervised):
-    """Assumes that augmentations keep what matters: one view's prediction of the other's projection (Eq. 2).
+    """Assumes that augmentations preserve the content: one view predicts the projection of the other (Eq. 2).
 
-    Chen & He, CVPR 2021: minus the cosine between them, without a gradient through the projection, which is
-    what keeps features from collapsing. With `DenoisingCosine()` as the regulariser it is SimSiam-dCS, with
+    Chen & He, CVPR 2021: minus the cosine between them, without a gradient through the projection, which
+    prevents collapse. With `DenoisingCosine()` as the regulariser it is SimSiam-dCS, with
     `Noise2Void()` SimSiam-N2V (Expt2), with `DenoisingAutoencoder()` SidAE (Baier et al., 2023).
 
     Args:
-        augment: See `SelfSupervised`, as for all further options.
-        regulariser: As above.
-        weight: λ: 0.01 for CIFAR and 0.02 for Tiny-ImageNet in the paper.
-        projector: Two layers, as for CIFAR; three for larger networks: (2048, 2048, 2048).
-        predictor: Hidden width.
-        **options: As above.
+        augment: Function that makes a view; see `SelfSupervised`.
+        regulariser: Objective that is added; see `SelfSupervised`.
+        weight: Weight λ of the regulariser: 0.01 for CIFAR and 0.02 for Tiny-ImageNet in the paper.
+        projector: Widths of the projector: two layers, as for CIFAR; (2048, 2048, 2048) for larger networks.
+        predictor: Hidden width of the predictor.
+        **options: Further options of `SelfSupervised`.
 
     Example:
         >>> from dcs import augmentation, models, objectives
-        >>> views = augmentation.Views(jitter_share=0)  # without colours: kornia is not needed
+        >>> views = augmentation.Views(jitter_share=0)  # no colour jitter: kornia is not needed
         >>> model = models.build("resnet18", (3, 32, 32), width=4)
         >>> objective = SimSiam(views, objectives.DenoisingCosine(), weight=0.01, features=32)
         >>> images = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -60,26 +60,28 @@ class SimSiam(SelfSupervised):
         """Compute Eq. 2, the mean over both directions."""
         assert self.projector is not None  # noqa: S101
         assert self.predictor is not None  # noqa: S101
-        # One view after the other, so that each has batch statistics of its own.
+        # One view after the other, so that each has its own batch statistics.
         z1, z2 = (self.projector(each) for each in features)
         p1, p2 = (self.predictor(z) for z in (z1, z2))
         return (F.cosine_loss(z2.detach(), p1) + F.cosine_loss(z1.detach(), p2)) / 2
 
 
-@OBJECTIVES.register("simclr", summary="SimCLR: augmented images are told from those of others in the batch.")
+@OBJECTIVES.register(
+    "simclr", summary="SimCLR: two augmentations of an image are identified among all others of the batch."
+)
 class SimCLR(SelfSupervised):
-    """Assumes that augmentations keep what matters: each view is told from all others of the batch.
+    """Assumes that augmentations preserve the content: views of an image are identified within the batch.
 
-    Chen et al., ICML 2020: cross-entropy of picking the other view of the same image by the cosine of
-    projections. Wants large batches, which is where its negatives come from.
+    Chen et al., ICML 2020: cross-entropy of selecting the other view of the same image by the cosine of
+    projections. Needs large batches, which provide the negatives.
 
     Args:
-        augment: See `SelfSupervised`, as for all further options.
-        regulariser: As above.
-        weight: λ.
-        temperature: By which cosines are divided: 0.5 for CIFAR.
-        projector: Widths of the head's layers.
-        **options: As above; there is no predictor.
+        augment: Function that makes a view; see `SelfSupervised`.
+        regulariser: Objective that is added; see `SelfSupervised`.
+        weight: Weight λ of the regulariser.
+        temperature: Divisor of the cosines; 0.5 for CIFAR.
+        projector: Widths of the projector.
+        **options: Further options of `SelfSupervised`; there is no predictor.
     """
 
     def __init__(
@@ -109,24 +111,26 @@ class SimCLR(SelfSupervised):
         return nn.functional.cross_entropy(similarity, other)
 
 
-@OBJECTIVES.register("byol", summary="BYOL: one augmented image predicts the other as a slow copy sees it.")
+@OBJECTIVES.register(
+    "byol", summary="BYOL: one augmented image predicts the projection of the other by a slowly updated copy."
+)
 class BYOL(SelfSupervised):
-    """Assumes that augmentations keep what matters: one view predicts the other as a slow copy sees it.
+    """Assumes that augmentations preserve the content: one view predicts a slow copy's projection of another.
 
     Grill et al., NeurIPS 2020: squared distance between unit vectors, 2 − 2 cos, summed over both directions.
-    The target network is a running average of model and projector. It is brought up to date at the
-    beginning of each call that computes gradients, which is after the step before.
+    The target network is a running average of model and projector. It is updated at the start
+    of each call that computes gradients, i.e. after the previous step.
 
     Args:
-        augment: See `SelfSupervised`, as for all further options.
-        regulariser: As above.
-        weight: λ.
-        momentum: Of the average.
-        steps: In which the momentum rises to 1 along a cosine, as in the paper: epochs times batches an
-            epoch. None, which is what trainings have unless told otherwise, leaves it constant.
-        projector: Widths of the head's layers.
-        predictor: Hidden width.
-        **options: As above.
+        augment: Function that makes a view; see `SelfSupervised`.
+        regulariser: Objective that is added; see `SelfSupervised`.
+        weight: Weight λ of the regulariser.
+        momentum: Momentum of the average.
+        steps: Number of steps, epochs times batches per epoch, over which the momentum rises to 1 along a
+            cosine, as in the paper; None keeps it constant.
+        projector: Widths of the projector.
+        predictor: Hidden width of the predictor.
+        **options: Further options of `SelfSupervised`.
     """
 
     step: Tensor
@@ -168,7 +172,7 @@ class BYOL(SelfSupervised):
         if isinstance(getattr(self.target, "decoder", None), nn.Module):
             self.target.decoder = nn.Identity()  # only features are compared
         for part in (self.target, self.target_projector):
-            part.train(self.training)  # whatever mode the model was in when it was copied
+            part.train(self.training)  # regardless of the mode of the model
 
     def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
         """Compute 2 − 2 cos, summed over both directions."""
@@ -186,7 +190,7 @@ class BYOL(SelfSupervised):
 
     @torch.no_grad()
     def _follow(self, model: nn.Module) -> None:
-        """Move the target's weights a little towards the model's."""
+        """Update the target: a step of the running average."""
         assert self.target is not None  # noqa: S101
         assert self.target_projector is not None  # noqa: S101
         assert self.projector is not None  # noqa: S101

@@ -14,17 +14,17 @@ from dcs.noise.level import default_ndim
 from dcs.noise.split import HoldsSigma
 
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
-LEAST_NOISE = 0.05  # relative to the deviation of the data: less noise can be ignored
+LEAST_NOISE = 0.05  # relative to the deviation of the data; weaker noise can be ignored
 
 
 class AutomaticViews(HoldsSigma):
     """Split samples if their noise is equally strong everywhere, and mask entries otherwise.
 
     A split (`GaussianSplit`) compares all entries and adds no blind spots, but needs σ; a mask needs none.
-    `estimate`, which training calls, looks at the data and chooses. It masks where `dcs.noise.quiet_share`
-    finds more than 15 % of all windows too quiet for white noise of the estimated σ, where σ is below a
-    twentieth of the data's deviation, and where there is too little data. Before `estimate` was called,
-    entries are masked, too.
+    `estimate`, which training calls, chooses for the data at hand. Entries are masked if
+    `dcs.noise.quiet_share` finds more than 15 % of all windows too quiet for white noise of the estimated σ,
+    if σ is below a twentieth of the data's deviation, if there is too little data, and before `estimate` is
+    called.
 
     Args:
         alpha: Strength of the split; see `GaussianSplit`.
@@ -42,7 +42,7 @@ class AutomaticViews(HoldsSigma):
         super().__init__()
         check_number("alpha", alpha, at_least=0.01, at_most=100)
         self.alpha = alpha
-        self._split: list[GaussianSplit] = []  # at most one; in a list, as it is no module of this one's
+        self._split: list[GaussianSplit] = []  # at most one; in a list, so that it is no submodule
 
     @property
     def splits(self) -> bool:
@@ -58,11 +58,11 @@ class AutomaticViews(HoldsSigma):
         return BlindSpot(rho=0.3, ndim=default_ndim(shape))
 
     def view(self, x: Tensor, generator: Generator | None = None, valid: Tensor | None = None) -> View:
-        """Make a view with the chosen maker."""
+        """Make a view with the chosen view maker."""
         return self.delegate(tuple(x.shape[1:])).view(x, generator, valid)
 
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
-        """Choose by noisy data, the more the better; padded data is masked."""
+        """Choose for noisy data, the more the better; padded data is masked."""
         sigma = 0.0
         if valid is None:
             with contextlib.suppress(ValueError):  # too little data
