@@ -437,10 +437,10 @@ def test_words_for_sigma():
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_readme_shows_what_is_printed(tmp_path, monkeypatch):
+def test_the_documentation_shows_what_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command, shown = re.search(
-        r"```\n\$ (dcs inspect .*?)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+        r"```\n\$ (dcs inspect .*?)\n(.*?)```", (ROOT / "docs" / "inspect.md").read_text(), re.DOTALL
     ).groups()
     printed = inside(*shlex.split(command)[1:]).stdout
     without_numbers = [re.sub(r"-?\d[\d.]*", "0", text) for text in (shown, printed)]

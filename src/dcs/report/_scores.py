@@ -76,7 +76,7 @@ def _published(found: experiments.Table) -> PageTable:
     heads = ["method", *(name for column in found.columns for name in (found.headings[column], "paper"))]
     columns = found.columns.values()
     rows = [[row, *(cell for column in columns for cell in _cells(column.get(row)))] for row in found.rows]
-    title, meaning = experiments.TITLES[found.protocol], describe_protocol(found.protocol)
+    title, meaning = found.title, describe_protocol(found.protocol)
     unranked = experiments.EXPERIMENTS[found.experiment].orientation
     notes = [(title, meaning)] if meaning else []
     notes += [("", _about_rows(found.rows, unranked))]
