@@ -417,7 +417,8 @@ def test_nan_in_an_encoder_is_not_taken_for_a_change():
         network.encoder[0].bias.fill_(torch.nan)
     with pytest.raises(
         ValueError,
-        match="features of train have NaN or infinite entries: check the weights and the input of the encoder",
+        match="features of train have NaN or infinite entries: check the weights and the input of the "
+        "encoder",
     ):
         evaluation.linear(train, test, network)
 
