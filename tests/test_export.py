@@ -10,6 +10,7 @@ import torch
 import dcs
 from dcs import models
 from dcs.export import to_onnx
+from tests.helpers import seeded
 
 SHAPES = {
     "mlp": (8, 8),
@@ -109,7 +110,7 @@ def test_onnx_of_an_encoder_takes_what_transform_takes(siamese, tmp_path):
     np.testing.assert_allclose(found, encoder.transform(x[:5].numpy()), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="part must be 'encoder' for an encoder that learns features only"):
         to_onnx(encoder, encoder.shape_, tmp_path / "b.onnx")
-    with pytest.raises(ValueError, match=r"shape must be that of the fitted samples, \(3, 8, 8\), got \(8, 8\)"):
+    with pytest.raises(ValueError, match=r"shape must be that of the fitted .*, \(3, 8, 8\), got \(8, 8\)"):
         to_onnx(encoder, (8, 8), tmp_path / "b.onnx", part="encoder")
     with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module or a fitted DenoisingEncoder"):
         to_onnx(dcs.DenoisingEncoder(), (3, 8, 8), tmp_path / "b.onnx")
@@ -128,6 +129,20 @@ def test_the_hub_keeps_the_normalisation(siamese, tmp_path, monkeypatch):
     own = dcs.DenoisingEncoder(network=encoder.network_, objective="mse", max_epochs=0).fit(x.numpy())
     with pytest.raises(ValueError, match=r"encoder must have a network of dcs\.models"):
         dcs.hub.HubAutoencoder.of(own)
+
+
+def test_the_hub_takes_an_encoder_with_the_default_network():
+    x = torch.rand(20, 6, 6, generator=seeded())
+    encoder = dcs.DenoisingEncoder(max_epochs=0, random_state=0).fit(x.numpy())
+    with torch.no_grad():
+        found = dcs.hub.HubAutoencoder.of(encoder).encode(x)
+    np.testing.assert_allclose(found.numpy(), encoder.transform(x.numpy()), rtol=1e-4, atol=1e-5)
+
+
+def test_without_its_package_the_hub_says_how_to_install_it():
+    code = "import sys; sys.modules['huggingface_hub'] = None; import dcs; dcs.hub"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "pip install 'dcs-learn[hub]'" in done.stderr
 
 
 def test_an_encoder_with_a_front_end_is_not_written(tmp_path):

@@ -9,6 +9,7 @@ from dcs import models
 from dcs._optional import require
 from dcs.augmentation import Views
 from dcs.export import parts_of
+from dcs.training import CUSTOM
 
 if TYPE_CHECKING:
     from huggingface_hub import PyTorchModelHubMixin
@@ -63,7 +64,8 @@ class HubAutoencoder(
     def of(cls, encoder: "DenoisingEncoder") -> Self:
         """Convert a fitted encoder: `encode` returns the same features as its `transform`."""
         network, _ = parts_of(encoder, getattr(encoder, "shape_", ()))
-        if not isinstance(encoder.network, str):
+        training = encoder.predictor_.record.training
+        if training.network == CUSTOM:
             raise ValueError(
                 "encoder must have a network of dcs.models, given by name: others cannot be exported"
             )
@@ -75,9 +77,8 @@ class HubAutoencoder(
             raise ValueError(
                 "encoder must normalise by dcs.augmentation.Views: other augmentations cannot be exported"
             )
-        made = cls(
-            encoder.network, list(encoder.shape_), encoder.n_components, encoder.network_options, **statistics
-        )
+        parts = (training.network, list(encoder.shape_), training.n_components, training.network_options)
+        made = cls(*parts, **statistics)
         made.network.load_state_dict(network.state_dict())
         return made.eval()
 

@@ -271,9 +271,7 @@ def test_knn_is_a_plain_vote(seed, k, temperature):
 
 def test_more_neighbours_than_samples_are_warned_of():
     train, test = halves(*blobs(40))
-    with pytest.warns(
-        UserWarning, match="k is 200, but train has only 20 samples, which all vote: use a lower k"
-    ):
+    with pytest.warns(UserWarning, match="k is 200, but train has only 20 samples, which all vote"):
         assert evaluation.knn(train, test).settings["k"] == 20
 
 
@@ -417,7 +415,7 @@ def test_nan_in_an_encoder_is_not_taken_for_a_change():
         network.encoder[0].bias.fill_(torch.nan)
     with pytest.raises(
         ValueError,
-        match="features of train have NaN or infinite entries: check the weights and the input of the encoder",
+        match="train have NaN or infinite entries: check the weights and the input",
     ):
         evaluation.linear(train, test, network)
 
@@ -540,7 +538,7 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.clustering((x, gaps(y, None, object))), "9 of 300 labels of part"),
         (
             lambda x, y: evaluation.clustering((x, gaps(y, "a", object))),
-            "labels must be all text or all numbers",
+            "labels must be all text or",
         ),
         (lambda x, y: evaluation.cluster_accuracy(gaps(y, np.nan, float), y), "9 of 300 labels are missing"),
         (lambda x, y: evaluation.cluster_accuracy(y, gaps(y, np.nan, float)), "9 of 300 clusters are"),
@@ -552,7 +550,7 @@ def test_a_result_is_one_line_of_json():
         (lambda x, y: evaluation.knn((x, y), (x, y), lambda x: (x, x)), "got a tuple of 2"),
         (
             lambda x, y: evaluation.knn((x, y), (x, y), nn.GRU(5, 2)),
-            "GRU must return a tensor .* got a tuple",
+            "GRU must return a .* got a tuple",
         ),
         (lambda x, y: evaluation.clustering((x, y), min_dist=5), "min_dist must be"),
         (lambda x, y: evaluation.linear((x / 0, y), (x, y)), "features of train have NaN or infinite"),
