@@ -1,4 +1,4 @@
-"""A training loop of your own: any torch module, any optimiser, an objective of dcs in the middle.
+"""Custom training loop: any torch module, any optimiser, and an objective of dcs.
 
 python examples/custom_loop.py [--steps 400] [--objective dcs]
 """
@@ -14,7 +14,7 @@ from dcs import functional as F
 
 
 def main() -> None:
-    """Train a small autoencoder on noisy digits, and look how near its predictions are to the clean ones."""
+    """Train a small autoencoder on noisy digits, and compare its predictions with the clean digits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--objective", default="dcs", choices=["mse", "cosine", "dae", "sure", "n2v", "dcs"])
@@ -30,7 +30,7 @@ def main() -> None:
     model = nn.Sequential(encoder, decoder)
     objective = dcs.objectives.get(wanted.objective)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    generator = torch.Generator().manual_seed(0)  # masks come from here, and from nowhere else
+    generator = torch.Generator().manual_seed(0)  # the only source of randomness of masks
 
     for step in range(wanted.steps):
         batch = train[torch.randint(len(train), (256,), generator=generator)]
@@ -45,7 +45,7 @@ def main() -> None:
     with torch.no_grad():
         before = -F.cosine_loss(test_clean, test)
         after = -F.cosine_loss(test_clean, model(test))
-    print(f"cosine to the clean digits, on {len(test)} new ones: noisy {before:.3f}, predicted {after:.3f}")
+    print(f"cosine to the clean digits, {len(test)} test samples: noisy {before:.3f}, predicted {after:.3f}")
 
 
 if __name__ == "__main__":

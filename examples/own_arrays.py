@@ -1,6 +1,6 @@
-"""Your own array: features and a denoised copy, saved and read back.
+"""Features and a denoised copy of an array; the encoder is saved and loaded.
 
-The array here is made on the spot: noisy recordings, (n, t), of sines and square waves.
+The array is synthetic: noisy signals (n, t) of sine and square waves.
 
     python examples/own_arrays.py [--epochs 60] [--samples 600]
 """
@@ -14,8 +14,8 @@ import numpy as np
 import dcs
 
 
-def recordings(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy waves and the clean ones behind them, (n, 64) each."""
+def make_signals(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Make noisy waves and their clean originals, (n, 64) each."""
     random = np.random.default_rng(seed)
     time = np.linspace(0, 1, 64)
     phase = 2 * np.pi * (random.integers(1, 5, (n, 1)) * time + random.random((n, 1)))
@@ -25,7 +25,7 @@ def recordings(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Mean cosine between the rows of two arrays."""
+    """Compute the mean cosine between the rows of two arrays."""
     return float(np.mean((a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))
 
 
@@ -36,17 +36,17 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=600)
     wanted = parser.parse_args()
 
-    noisy, _ = recordings(wanted.samples)
+    noisy, _ = make_signals(wanted.samples)
     encoder = dcs.DenoisingEncoder(
         n_components=8, max_epochs=wanted.epochs, network_options={"hidden": (256, 256)}, random_state=0
     )
     features = encoder.fit_transform(noisy)
-    print(f"{len(noisy)} recordings of {noisy.shape[1]} values -> {features.shape[1]} features each")
+    print(f"{len(noisy)} signals of {noisy.shape[1]} values -> {features.shape[1]} features each")
     print(f"loss {encoder.history_[0]['loss']:.3f} -> {encoder.history_[-1]['loss']:.3f}")
 
-    fresh, fresh_clean = recordings(200, seed=1)
+    fresh, fresh_clean = make_signals(200, seed=1)
     denoised = encoder.denoise(fresh)
-    print(f"cosine to clean, new recordings: noisy {cosine(fresh, fresh_clean):.3f}, ", end="")
+    print(f"cosine to clean, new signals: noisy {cosine(fresh, fresh_clean):.3f}, ", end="")
     print(f"denoised {cosine(denoised, fresh_clean):.3f}")
 
     with tempfile.TemporaryDirectory() as folder:

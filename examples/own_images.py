@@ -1,7 +1,7 @@
-"""A folder of pictures: learn from them as they are, find alike ones, write denoised copies.
+"""Learn from a folder of noisy images, find similar ones, and write denoised copies.
 
-Without --folder, noisy PNGs of digits are made in a temporary one. Pictures must have one size, or are cut to
-the smallest.
+Without --folder, noisy PNG files of digits are written to a temporary folder. Images of different sizes are
+cropped to the smallest.
 
     python examples/own_images.py [--folder PHOTOS] [--epochs 20] [--out DENOISED]
 """
@@ -20,7 +20,7 @@ import dcs
 
 
 def make_pictures(folder: Path, count: int) -> None:
-    """Write noisy digits as PNG files that are named after what they show."""
+    """Write noisy digits as PNG files, with the digit in the name."""
     digits = load_digits()
     clean = torch.tensor(digits.images[:count] / 16, dtype=torch.float32)
     noisy = dcs.noise.add(clean, "gaussian", 0.25, seed=0).clamp(0, 1)
@@ -30,19 +30,19 @@ def make_pictures(folder: Path, count: int) -> None:
 
 
 def learn(folder: Path, out: Path | None, epochs: int) -> None:
-    """Fit an encoder to the pictures of a folder and use it."""
+    """Fit an encoder to the images of a folder, and use it."""
     pictures = dcs.data.load(folder, mixed="crop").train
     encoder = dcs.DenoisingEncoder(
         network="conv", network_options={"depth": 2}, max_epochs=epochs, random_state=0
     )
     features = encoder.fit(pictures).transform(pictures)
-    print(f"{len(pictures)} pictures of shape {encoder.shape_} -> {features.shape[1]} features each")
+    print(f"{len(pictures)} images of shape {encoder.shape_} -> {features.shape[1]} features each")
 
     nearest = NearestNeighbors(n_neighbors=min(4, len(features)), metric="cosine").fit(features)
     _, rows = nearest.kneighbors(features[:3])
     for first, *others in rows:
-        alike = ", ".join(Path(pictures.names[row]).name for row in others)
-        print(f"most like {Path(pictures.names[first]).name}: {alike}")
+        similar = ", ".join(Path(pictures.names[row]).name for row in others)
+        print(f"most similar to {Path(pictures.names[first]).name}: {similar}")
 
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -54,12 +54,12 @@ def learn(folder: Path, out: Path | None, epochs: int) -> None:
 
 
 def main() -> None:
-    """Read the options, and make pictures if none are given."""
+    """Parse the options, and make images if none are given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="of your pictures")
-    parser.add_argument("--out", type=Path, help="where to write denoised copies")
+    parser.add_argument("--folder", type=Path, help="folder of images")
+    parser.add_argument("--out", type=Path, help="folder of denoised copies")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--pictures", type=int, default=400, help="to make, without --folder")
+    parser.add_argument("--pictures", type=int, default=400, help="number of images to make without --folder")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         if wanted.folder is None:

@@ -1,7 +1,7 @@
-"""A folder of recordings: learn from them as they are, denoise them, and hear how much was gained.
+"""Learn from a folder of noisy recordings, denoise them, and measure the improvement.
 
-Without --folder, WAV files of tones in as much noise are made in a temporary one. Recordings may be of any
-length; they are resampled to --rate.
+Without --folder, WAV files of tones with noise of equal power are written to a temporary folder. Recordings
+may have any length; they are resampled to --rate.
 
     python examples/own_recordings.py [--folder RECORDINGS] [--epochs 10] [--rate 8000]
 """
@@ -17,7 +17,7 @@ import dcs
 
 
 def make_recordings(folder: Path, count: int, rate: int) -> list[np.ndarray]:
-    """Write noisy tones as WAV files, and return the clean ones."""
+    """Write noisy tones as WAV files, and return the clean tones."""
     random = np.random.default_rng(0)
     tones = []
     for number in range(count):
@@ -29,7 +29,7 @@ def make_recordings(folder: Path, count: int, rate: int) -> list[np.ndarray]:
 
 
 def learn(folder: Path, epochs: int, rate: int, clean: list[np.ndarray]) -> None:
-    """Fit a network to windows of the recordings, and denoise them whole."""
+    """Fit a network to windows of the recordings, and denoise whole recordings."""
     windows = dcs.data.load(folder, rate=rate, mixed="windows", size=512).train
     print(f"{len(set(windows.names))} recordings, cut into {len(windows)} windows of 512 samples")
     encoder = dcs.DenoisingEncoder(
@@ -42,7 +42,7 @@ def learn(folder: Path, epochs: int, rate: int, clean: list[np.ndarray]) -> None
         max_epochs=epochs,
         random_state=0,
     ).fit(windows)
-    print(f"trained for {encoder.n_iter_} epochs, {encoder.transform(windows).shape[1]} features a window")
+    print(f"trained for {encoder.n_iter_} epochs, {encoder.transform(windows).shape[1]} features per window")
 
     noisy = [dcs.data.load(path, rate=rate).train.x[0].numpy() for path in sorted(folder.glob("*.wav"))]
     denoised = [encoder.denoise_signal(signal) for signal in noisy]
@@ -56,16 +56,16 @@ def learn(folder: Path, epochs: int, rate: int, clean: list[np.ndarray]) -> None
             )
             for signals in (noisy, denoised)
         )
-        print(f"signal to noise: noisy {before:.1f} dB, denoised {after:.1f} dB")
+        print(f"signal-to-noise ratio: noisy {before:.1f} dB, denoised {after:.1f} dB")
 
 
 def main() -> None:
-    """Read the options, and make recordings if none are given."""
+    """Parse the options, and make recordings if none are given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--folder", type=Path, help="of your recordings")
+    parser.add_argument("--folder", type=Path, help="folder of recordings")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--rate", type=int, default=8000, help="in Hz")
-    parser.add_argument("--recordings", type=int, default=24, help="to make, without --folder")
+    parser.add_argument("--rate", type=int, default=8000, help="sampling rate in Hz")
+    parser.add_argument("--recordings", type=int, default=24, help="number to make without --folder")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder, clean = wanted.folder or Path(made), []

@@ -1,4 +1,4 @@
-"""SimSiam in a loop of your own, and the dCS regulariser added to it in five lines (marked +).
+"""SimSiam in a custom loop, with the dCS regulariser added in five lines (marked +).
 
 python examples/simsiam_dcs.py [--epochs 15] [--weight 0.01]     needs: pip install 'dcs-learn[ssl]'
 """
@@ -14,7 +14,7 @@ import dcs
 
 
 def head(*widths: int) -> nn.Sequential:
-    """Two linear layers with batch normalisation and ReLU between them."""
+    """Make two linear layers with batch normalisation and ReLU between them."""
     first, hidden, last = widths
     return nn.Sequential(
         nn.Linear(first, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, last)
@@ -22,10 +22,10 @@ def head(*widths: int) -> nn.Sequential:
 
 
 def main() -> None:
-    """Learn features of digits without their labels, and ask nearest neighbours how good they are."""
+    """Learn features of digits without labels, and score them by nearest neighbours."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--weight", type=float, default=0.01, help="λ; 0 is plain SimSiam")
+    parser.add_argument("--weight", type=float, default=0.01, help="weight λ; 0 is plain SimSiam")
     wanted = parser.parse_args()
 
     torch.manual_seed(1)
@@ -38,13 +38,13 @@ def main() -> None:
     projector = nn.Sequential(head(backbone.features, 512, 512), nn.BatchNorm1d(512, affine=False))
     predictor = head(512, 128, 512)
     modules = nn.ModuleList([backbone, projector, predictor])
-    decoder = dcs.models.make_decoder("linear", backbone.features, (1, 8, 8))  # + a way back to images
+    decoder = dcs.models.make_decoder("linear", backbone.features, (1, 8, 8))  # + from features to images
     model = dcs.models.Autoencoder(backbone, decoder)  # +
     regulariser = dcs.objectives.DenoisingCosine()  # +
-    modules.append(decoder)  # + so that it is trained too
+    modules.append(decoder)  # + so that it is trained, too
     optimizer = torch.optim.SGD(modules.parameters(), lr=0.25, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, wanted.epochs)
-    generator = torch.Generator().manual_seed(0)  # views and masks come from here
+    generator = torch.Generator().manual_seed(0)  # for views and masks
 
     def score() -> float:
         parts = (train, digits.target[:1000]), (test, digits.target[1000:])
@@ -64,7 +64,7 @@ def main() -> None:
         schedule.step()
         if epoch % max(1, wanted.epochs // 4) == 0:
             print(f"epoch {epoch}: loss {loss.item():.3f}")
-    print(f"nearest neighbours are right for: untrained {untrained:.1f} %, trained {score():.1f} %")
+    print(f"accuracy of nearest neighbours: untrained {untrained:.1f} %, trained {score():.1f} %")
 
 
 if __name__ == "__main__":

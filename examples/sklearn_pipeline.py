@@ -1,6 +1,6 @@
-"""In a scikit-learn pipeline: noisy digits, with features chosen by what a classifier makes of them.
+"""Scikit-learn pipeline on noisy digits: a grid search chooses the objective by the accuracy of a classifier.
 
-The encoder never sees a label. PCA stands beside it, because on data this small it is hard to beat.
+The encoder never sees a label. PCA is shown for comparison: on data this small it is hard to beat.
 
     python examples/sklearn_pipeline.py [--epochs 40] [--samples 1797]
 """
@@ -19,14 +19,14 @@ import dcs
 
 
 def pipeline(features: object) -> Pipeline:
-    """Features, standardised, for logistic regression."""
+    """Make a pipeline: features, standardisation and logistic regression."""
     return Pipeline(
         [("features", features), ("scale", StandardScaler()), ("classify", LogisticRegression(max_iter=1000))]
     )
 
 
 def main() -> None:
-    """Compare PCA with encoders, whose objective a grid search chooses."""
+    """Compare PCA with encoders whose objective is chosen by a grid search."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--samples", type=int, default=1797)
@@ -38,7 +38,7 @@ def main() -> None:
     train, test, y_train, y_test = train_test_split(noisy, digits.target[: wanted.samples], random_state=0)
 
     pca = pipeline(PCA(10, random_state=0)).fit(train.reshape(len(train), -1), y_train)
-    print(f"PCA: {100 * pca.score(test.reshape(len(test), -1), y_test):.1f} % of new digits read")
+    print(f"PCA: {100 * pca.score(test.reshape(len(test), -1), y_test):.1f} % accuracy on test digits")
 
     encoder = dcs.DenoisingEncoder(
         max_epochs=wanted.epochs, batch_size=64, network_options={"hidden": (256, 256)}, random_state=0
@@ -50,7 +50,7 @@ def main() -> None:
     ):
         print(f"{setting['features__objective']}: {100 * score:.1f} % in cross-validation")
     chosen = search.best_params_["features__objective"]
-    print(f"chosen: {chosen}, {100 * search.score(test, y_test):.1f} % of new digits read")
+    print(f"chosen: {chosen}, {100 * search.score(test, y_test):.1f} % accuracy on test digits")
 
 
 if __name__ == "__main__":
