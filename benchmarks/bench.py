@@ -210,7 +210,7 @@ def trainings() -> Iterable[Ratio]:
 
         def loop(_: int, config: TrainingConfig = config) -> list[float]:
             clock = Clock()
-            train(models.build("mlp", (28, 28)), make_objective(config, (28, 28)), x, config, recorder=clock)
+            train(models.build("mlp", (28, 28)), make_objective(config), x, config, recorder=clock)
             return [end - start for start, end in pairwise(clock.times[1:])]  # the first one sets things up
 
         bare = bare_epoch(models.build("mlp", (28, 28)), x)
@@ -296,7 +296,7 @@ def against_skorch() -> Iterable[Ratio]:
         size = 784 if len(hidden) > 1 else 64
         x = np.random.default_rng(0).random((n, size), dtype=np.float32)
         config = read_config({"objective": "mse", "max_epochs": 3, "validation": 0.0, "device": "cpu"})
-        objective = make_objective(config, (size,))
+        objective = make_objective(config)
         net = NeuralNetRegressor(
             models.build("mlp", (size,), hidden=hidden),
             optimizer=torch.optim.Adam,

@@ -12,20 +12,16 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+if TYPE_CHECKING:  # pydantic takes a while to import, and is needed when options are first looked at
+    from pydantic import BaseModel, ValidationError
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 _VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _PLAIN = (str, int, float, bool, type(None), Any, list, tuple, dict)
-
-
-class Options(BaseModel):
-    """Base class of typed options: unknown names are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 @contextlib.contextmanager
@@ -46,16 +42,21 @@ class Entry(Generic[T]):
     Args:
         name: Name by which settings and the command line refer to it.
         factory: Class or function that makes the part.
-        options: Typed options of the factory that settings may give.
         summary: What the part does, in one line.
+        given: Parameters of the factory that are not options.
         traits: What else is known of parts of this kind.
     """
 
     name: str
     factory: Callable[..., T]
-    options: type[Options]
     summary: str
+    given: frozenset[str] = frozenset()
     traits: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def options(self) -> "type[BaseModel]":
+        """Typed options of the factory that settings may give."""
+        return options_of(self.factory, self.given, f"{self.name.title()}Options")
 
     def reference(self) -> str:
         """Return the options as a Markdown list: name, default and description."""
@@ -100,8 +101,7 @@ class Registry(Mapping[str, Entry[T]]):
 
         def add(factory: F) -> F:
             text = summary or (inspect.getdoc(factory) or "").partition("\n")[0]
-            options = options_of(factory, self.given, f"{name.title()}Options")
-            self._entries[name] = Entry(name, factory, options, text, traits)
+            self._entries[name] = Entry(name, factory, text, self.given, traits)
             return factory
 
         return add
@@ -129,6 +129,8 @@ class Registry(Mapping[str, Entry[T]]):
             options: Options by name.
             where: Setting that holds the options, for the error message.
         """
+        from pydantic import ValidationError
+
         entry = self[name]
         try:
             checked = entry.options(**options)
@@ -165,7 +167,7 @@ def known(name: object, names: Iterable[str]) -> str:
     return f"one of {', '.join(names)}, got {name!r}"
 
 
-def explain(error: ValidationError, model: type[BaseModel], kind: str = "", where: str = "") -> str:
+def explain(error: "ValidationError", model: "type[BaseModel]", kind: str = "", where: str = "") -> str:
     """Say in one line what is wrong with settings, and what to do.
 
     Args:
@@ -177,7 +179,9 @@ def explain(error: ValidationError, model: type[BaseModel], kind: str = "", wher
     return "; ".join(_problem(problem, model, kind, where) for problem in error.errors())
 
 
-def _problem(problem: Any, model: type[BaseModel], kind: str, where: str) -> str:
+def _problem(problem: Any, model: "type[BaseModel]", kind: str, where: str) -> str:
+    from pydantic import BaseModel
+
     *outer, name = [str(part) for part in problem["loc"]] or [""]
     for part in outer:
         inner = model.model_fields[part].annotation if part in model.model_fields else None
@@ -197,7 +201,7 @@ def _problem(problem: Any, model: type[BaseModel], kind: str, where: str) -> str
     return f"{full}: {problem['msg'].lower()}, got {problem['input']!r}{of and f' ({kind})'}"
 
 
-def options_of(factory: Callable[..., Any], given: Collection[str], name: str) -> type[Options]:
+def options_of(factory: Callable[..., Any], given: Collection[str], name: str) -> "type[BaseModel]":
     """Make a model of the options that a factory takes, from its signature and docstring.
 
     Args:
@@ -205,6 +209,8 @@ def options_of(factory: Callable[..., Any], given: Collection[str], name: str) -
         given: Parameters that are not options.
         name: Name of the model.
     """
+    from pydantic import ConfigDict, Field, create_model
+
     fields: dict[str, Any] = {}
     for made in inspect.getmro(factory) if inspect.isclass(factory) else (factory,):
         called = made.__dict__.get("__init__") if inspect.isclass(made) else made
@@ -221,7 +227,8 @@ def options_of(factory: Callable[..., Any], given: Collection[str], name: str) -
             fields.setdefault(parameter.name, (kind, Field(default, description=text)))
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
-    return create_model(name, __base__=Options, **fields)
+    config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    return create_model(name, __config__=config, **fields)
 
 
 def argument_docs(docstring: str) -> dict[str, str]:

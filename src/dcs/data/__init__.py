@@ -5,6 +5,9 @@ tensors, or `Samples` that are read from disk. `Batches` makes batches of either
 spectrograms of recordings.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dcs.data._batches import Batch, Batches
 from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import (
@@ -25,7 +28,6 @@ from dcs.data._load import load
 from dcs.data._locate import find, obtain
 from dcs.data._log_mel import LogMel
 from dcs.data._map import map_batches, rows_per_batch
-from dcs.data._reading import NoiseSpec, Reading, parse_label
 from dcs.data._recordings import (
     AUDIO_SUFFIXES,
     Sound,
@@ -36,7 +38,10 @@ from dcs.data._recordings import (
     write_sound,
 )
 from dcs.data._tables import read_labels
-from dcs.data.source import Source
+
+if TYPE_CHECKING:
+    from dcs.data._reading import NoiseSpec, Reading, parse_label
+    from dcs.data.source import Source
 
 __all__ = [
     "AUDIO_SUFFIXES",
@@ -75,3 +80,12 @@ __all__ = [
     "warn_of_silence",
     "write_sound",
 ]
+
+_LAZY = {"NoiseSpec": "_reading", "Reading": "_reading", "parse_label": "_reading", "Source": "source"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs pydantic, which takes a while, on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -3,6 +3,7 @@
 import os
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,14 +11,16 @@ from torch import Tensor
 from dcs.data._dataset import DataError, Dataset, DataWarning, Split
 from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
-from dcs.data._reading import Reading
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 _SPLIT_NAMES = {"train", "training", "test", "testing", "val", "valid", "validation", "eval"}
 _OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
 
 
-def read_folder(folder: Path, reading: Reading, resident: bool | None = None) -> Dataset:
+def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) -> Dataset:
     """Read all images, or all recordings, below a folder; or one recording.
 
     Files are read in the order of their paths. Hidden files and folders are skipped, and so, with a warning,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError
 from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
-from dcs.data._reading import Reading
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
 
@@ -38,7 +40,7 @@ class _Header(NamedTuple):
 
 
 def read_images(
-    files: Sequence[Path], reading: Reading, resident: bool | None = None
+    files: Sequence[Path], reading: "Reading", resident: bool | None = None
 ) -> Tensor | FileSamples:
     """Read image files.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +16,10 @@ from dcs.data._dataset import DataError, Split, to_labels
 from dcs.data._digits import read_usps_hdf5
 from dcs.data._idx import read_idx_images, read_idx_labels
 from dcs.data._images import IMAGE_SUFFIXES, read_images
-from dcs.data._reading import Reading
 from dcs.data._recordings import plan_recordings
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 Files = Mapping[str, Path]
 
@@ -36,7 +38,7 @@ class Layout:
     """Files of a data set in one of the layouts in which it is found."""
 
     files: Mapping[str, tuple[str, ...]]  # role of each, and its possible names
-    read: Callable[[Files, Reading, bool | None], Loaded]
+    read: "Callable[[Files, Reading, bool | None], Loaded]"
 
     def find(self, folder: Path) -> Files | None:
         """Return the files in a folder, or None unless all exist."""
@@ -64,7 +66,7 @@ FASHION = (
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def read_digits_layout(_: Files, __: Reading, ___: bool | None) -> Loaded:
+def read_digits_layout(_: Files, __: "Reading", ___: bool | None) -> Loaded:
     """Read the 8x8 digits of scikit-learn: the first 1,200 to train."""
     from sklearn.datasets import load_digits
 
@@ -92,7 +94,7 @@ def read_idx_layout(files: Files, classes: tuple[str, ...]) -> Loaded:
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_usps_hdf5_layout(files: Files, _: Reading, __: bool | None) -> Loaded:
+def read_usps_hdf5_layout(files: Files, _: "Reading", __: bool | None) -> Loaded:
     splits = [
         Split(x, to_labels(y, 10, str(files["both"]))) for x, y in read_usps_hdf5(files["both"]).values()
     ]
@@ -117,7 +119,7 @@ def read_cifar_layout(files: Files, meta: str, classes_key: bytes, label_key: by
     return Loaded(splits[0], splits[1], classes)
 
 
-def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
+def read_image_classes_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
     """Read CIFAR-10 from train/CLASS/*.jpg and test/CLASS/*.jpg."""
     splits = []
     for split in ("train", "test"):
@@ -130,12 +132,12 @@ def read_image_classes_layout(files: Files, _: Reading, resident: bool | None) -
                 f"{', '.join(CIFAR10)}"
             )
         names = [path.relative_to(files[split].parent).as_posix() for path in paths]
-        x = read_images(paths, Reading(size=(32, 32)), resident)
+        x = read_images(paths, reading.model_copy(update={"size": (32, 32)}), resident)
         splits.append(Split(x, torch.tensor([numbers[path.parent.name] for path in paths]), names=names))
     return Loaded(splits[0], splits[1], CIFAR10)
 
 
-def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -> Loaded:
+def read_tiny_imagenet_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
     """Read the official layout; the validation images are the test split, as in the paper."""
     ids = sorted(_text(files["ids"]).split())
     numbers = {wordnet: index for index, wordnet in enumerate(ids)}
@@ -157,7 +159,8 @@ def read_tiny_imagenet_layout(files: Files, _: Reading, resident: bool | None) -
                 f"it and load it again"
             )
         # A few of its images are grey: as colours, their three channels are equal.
-        x = read_images(paths, Reading(mixed="crop", size=(64, 64)), resident)
+        cropped = reading.model_copy(update={"mixed": "crop", "size": (64, 64)})
+        x = read_images(paths, cropped, resident)
         names = [path.relative_to(folder).as_posix() for path in paths]
         splits.append(Split(x, torch.tensor([numbers[wordnet] for wordnet in wordnets]), names=names))
     return Loaded(splits[0], splits[1], tuple(titles.get(wordnet, wordnet) for wordnet in ids))
@@ -170,7 +173,7 @@ def _text(path: Path) -> str:
         raise DataError(f"{path} is corrupted ({error}): delete it and load it again") from error
 
 
-def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> Loaded:
+def read_esc50_layout(files: Files, reading: "Reading", resident: bool | None) -> Loaded:
     """Read recordings of 5 s; one of the five official folds is the test split."""
     try:
         with files["table"].open(encoding="utf-8", newline="") as file:
@@ -188,7 +191,7 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
     def read(chosen: Tensor) -> Split:
         nonlocal rate
         places = chosen.nonzero().squeeze(1).tolist()
-        plan = plan_recordings([paths[place] for place in places], Reading())
+        plan = plan_recordings([paths[place] for place in places], reading)
         rate = plan.rate
         return Split(plan.read(resident), labels[chosen], names=[paths[place].name for place in places])
 
@@ -196,7 +199,7 @@ def read_esc50_layout(files: Files, reading: Reading, resident: bool | None) -> 
     return Loaded(train, test, tuple(names.get(label, str(label)) for label in range(50)), rate)
 
 
-def _fold(folds: Tensor, reading: Reading, where: str) -> tuple[Tensor, Tensor]:
+def _fold(folds: Tensor, reading: "Reading", where: str) -> tuple[Tensor, Tensor]:
     """Return masks of the training and the test samples."""
     test = folds == (reading.fold or 5)
     if not test.any() or test.all():
@@ -209,7 +212,7 @@ TONES, TONES_RATE = 300, 8_000
 _PITCHES = 6
 
 
-def make_tones(_: Files, reading: Reading, __: bool | None) -> Loaded:
+def make_tones(_: Files, reading: "Reading", __: bool | None) -> Loaded:
     """Make fading tones of six pitches, half a second each, in white noise of equal power."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(TONES) % _PITCHES

@@ -4,7 +4,7 @@ import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -19,10 +19,12 @@ from dcs.data._folders import read_folder
 from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._locate import Found, obtain
-from dcs.data._reading import NoiseSpec, Reading, suggest
 from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.noise import IsotropicNoise, add
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Noise = str | tuple[str | IsotropicNoise, float]
@@ -85,6 +87,8 @@ def load(
         >>> load(np.zeros((5, 3)))
         Dataset('array', shape=(3,), train=5)
     """
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
+
     options: dict[str, Any] = {
         "mixed": mixed,
         "size": size,
@@ -110,7 +114,7 @@ def load(
     return data if law is None else _with_noise(data, *law, seed)
 
 
-def _known(entry: Entry, found: Found, reading: Reading, resident: bool | None) -> Dataset:
+def _known(entry: Entry, found: Found, reading: "Reading", resident: bool | None) -> Dataset:
     train, test, classes, rate = found.layout.read(found.files, reading, resident)
     location = found.folder if found.files else None
     if (len(train), len(test)) != (entry.train, entry.test):
@@ -123,7 +127,7 @@ def _known(entry: Entry, found: Found, reading: Reading, resident: bool | None) 
     return Dataset(entry.name, train, test, classes, entry.citation, entry.licence, location, rate)
 
 
-def _own(source: object, reading: Reading, resident: bool | None) -> Dataset:
+def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
     label = reading.label
     if isinstance(source, TorchDataset) and not isinstance(source, Samples):
         return from_torch(source, resident)
@@ -142,6 +146,8 @@ def _own(source: object, reading: Reading, resident: bool | None) -> Dataset:
     if path.is_dir() or (path.is_file() and suffix in AUDIO_SUFFIXES):
         return read_folder(path, reading, resident)
     if not path.exists():
+        from dcs.data._reading import suggest
+
         hint = suggest(str(source), CATALOGUE)
         raise FileNotFoundError(f"{str(source)!r} is neither a known data set nor a file or folder: {hint}")
     if suffix == ".npy":
@@ -222,6 +228,8 @@ def _check_noise(noise: Noise) -> tuple[str | IsotropicNoise, float]:
     if isinstance(noise, tuple) and len(noise) == 2 and isinstance(noise[0], IsotropicNoise):
         check_number("strength of noise", noise[1], at_least=0)
         return noise[0], noise[1]
+    from dcs.data._reading import NoiseSpec
+
     spec = NoiseSpec.of(noise)  # type: ignore[arg-type]
     return spec.kind, spec.strength
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import gcd
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from dcs._naming import argument
 from dcs._optional import require
 from dcs.data._dataset import DataError, Dataset, DataWarning
 from dcs.data._files import FileSamples, changed, list_kinds, quote, read_files, scan_files, unreadable
-from dcs.data._reading import Reading
+
+if TYPE_CHECKING:
+    from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg")
 
@@ -75,7 +77,7 @@ class Plan(NamedTuple):
         return torch.tensor([section.start for section in self.sections]) if self.windows else None
 
 
-def plan_recordings(files: Sequence[Path], reading: Reading) -> Plan:
+def plan_recordings(files: Sequence[Path], reading: "Reading") -> Plan:
     """Decide, by the headers, what to read of sound recordings; several channels are averaged to one.
 
     Integers are scaled to [-1, 1); floating-point and lossy recordings are not scaled and may lie a little

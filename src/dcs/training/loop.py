@@ -35,7 +35,7 @@ _PREPARE_SAMPLES, _PREPARE_ENTRIES = 16, 2**20
 
 
 class Recorder(Protocol):
-    """Keep checkpoints and metrics of a training; `dcs.training.Run` is one.
+    """Keep checkpoints and metrics of a training; `dcs.runs.Run` is one.
 
     Each process has a recorder. Only that of process 0 is asked for a state to restore, and only that one
     should write files.
