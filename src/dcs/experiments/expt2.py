@@ -1,6 +1,6 @@
 """Expt2: self-supervised learning on colour images, with a regulariser."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -22,72 +22,51 @@ _COLOURS = {
     "digits": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
 _SHIFT = 4  # largest shift of images in supervised training, in pixels
-_SUPERVISED_RATE = 0.1
 _WATCHED, _WATCHED_EVERY = 5_000, 25  # images and epochs of the nearest-neighbour monitor
-
-
-class Recipe(NamedTuple):
-    """A network and how it is trained."""
-
-    network: str
-    options: dict[str, Any]  # of the network
-    heads: dict[str, dict[str, Any]]  # options of simsiam, simclr and byol
-    batch_size: int
-    learning_rate: float  # for batches of 256
-    weight_decay: float
-    fixed_predictor_rate: bool = False
-
-
-_CIFAR = Recipe("resnet18", {}, {"simsiam": {"projector": (2048, 2048)}}, 512, 0.03, 5e-4)
+_CIFAR: dict[str, Any] = {
+    "network": "resnet18",
+    "batch_size": 512,
+    "optimizer": "sgd",
+    "learning_rate": 0.03,  # for batches of 256
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+}
+_LARGE = {"network": "resnet50", "learning_rate": 0.05, "weight_decay": 1e-4, "fixed_predictor_rate": True}
+_RECIPES: dict[str, dict[str, Any]] = {
+    "paper": _CIFAR,
+    "quick": {**_CIFAR, "network_options": {"width": 16}, "batch_size": 64, "learning_rate": 0.5},
+    "smoke": {**_CIFAR, "network_options": {"width": 4}, "batch_size": 64},
+}
 _SMALL_HEADS: dict[str, dict[str, Any]] = {
     "simsiam": {"projector": (256, 256), "predictor": 64},
     "simclr": {"projector": (256, 64)},
     "byol": {"projector": (256, 64), "predictor": 256, "momentum": 0.99},
 }
-_RECIPES = {
-    "paper": _CIFAR,
-    "quick": _CIFAR._replace(options={"width": 16}, heads=_SMALL_HEADS, batch_size=64, learning_rate=0.5),
-    "smoke": _CIFAR._replace(options={"width": 4}, heads=_SMALL_HEADS, batch_size=64),
-}
-_TINY_IMAGENET = _CIFAR._replace(
-    network="resnet50",
-    heads={"simsiam": {"projector": (2048, 2048, 2048)}},
-    learning_rate=0.05,
-    weight_decay=1e-4,
-    fixed_predictor_rate=True,
-)
 
 
 def settings(trial: Trial) -> dict[str, Any]:
     """Return the training settings of a trial."""
-    large = trial.dataset == "tiny-imagenet" and trial.scale == "paper"
-    recipe = _TINY_IMAGENET if large else _RECIPES[trial.scale]
-    supervised = trial.method == SUPERVISED
-    chosen: dict[str, Any] = {
-        "objective": CUSTOM if supervised else trial.method,
-        "objective_options": {"augment": _augment(trial)},
-        "network": recipe.network,
-        "network_options": recipe.options,
-        "batch_size": recipe.batch_size,
-        "optimizer": "sgd",
-        "learning_rate": _SUPERVISED_RATE if supervised else recipe.learning_rate,
-        "weight_decay": recipe.weight_decay,
-        "schedule": "cosine",
-        "fixed_predictor_rate": recipe.fixed_predictor_rate and not supervised,
-    }
-    if supervised:
-        return chosen
-    if trial.method == UNTRAINED:
-        chosen["objective"] = "simsiam"
-    name, paper = objectives.parse(chosen["objective"]), trial.variant == "paper"
-    chosen["objective_options"] |= recipe.heads.get(name.base, {})
+    small, large = trial.scale != "paper", trial.scale == "paper" and trial.dataset == "tiny-imagenet"
+    recipe = {**_RECIPES[trial.scale], **(_LARGE if large else {})}
+    options: dict[str, Any] = {"augment": _augment(trial)}
+    if trial.method == SUPERVISED:
+        own = {"objective": CUSTOM, "learning_rate": 0.1, "fixed_predictor_rate": False}
+        return {**recipe, **own, "objective_options": options}
+    objective = "simsiam" if trial.method == UNTRAINED else trial.method
+    name = objectives.parse(objective)
+    if small:
+        options |= _SMALL_HEADS.get(name.base, {})
+    elif name.base == "simsiam":
+        options["projector"] = (2048, 2048, 2048) if large else (2048, 2048)
+    masking: dict[str, Any] = {}
+    paper = trial.variant == "paper"
     if name.regulariser is not None:
-        chosen["objective_options"] |= {"weight": trial.weight, "how": trial.how}
+        options |= {"weight": trial.weight, "how": trial.how}
     if name.regulariser == "dcs" and paper:
-        chosen["objective_options"]["regulariser_options"] = {"variant": "paper"}
+        options["regulariser_options"] = {"variant": "paper"}
     if name.regulariser in ("n2v", "dcs"):
-        chosen["masking"] = {"rho": 0.1, "min_masked": 0} if paper else {"rho": 0.3}
-    return chosen
+        masking = {"rho": 0.1, "min_masked": 0} if paper else {"rho": 0.3}
+    return {**recipe, "objective": objective, "objective_options": options, "masking": masking}
 
 
 def parts(trial: Trial, found: data.Dataset, config: TrainingConfig) -> Parts:

@@ -66,7 +66,11 @@ def plan(
     check_choice("precision", precision, ("no", "bf16"))
     _check_own(experiment, {"noises": noises, "folds": folds, "lambdas": lambdas, "hows": hows})
     described = EXPERIMENTS[experiment]
-    amount = _amount(described.presets[preset], trials, epochs, train_size)
+    for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
+        if value is not None:
+            check_integer(name, value, at_least=1)
+    amount = described.presets[preset]
+    amount = amount._replace(epochs=epochs or amount.epochs, train_size=train_size or amount.train_size)
     if lambdas is not None and methods is None:
         methods = ["simsiam-dcs"]
     chosen: dict[str, Sequence[str]] = {
@@ -86,7 +90,7 @@ def plan(
         for dataset in chosen["datasets"]
         for level in noises or amount.noises or described.noises
         for fold in folds or described.folds
-        for number in range(amount.trials[protocol])
+        for number in range(trials or amount.trials[protocol])
         for method in rows
         for trial in _variations(
             base._replace(
@@ -109,18 +113,6 @@ def available_samples(trial: Trial) -> int:
     """Return the number of samples that a trial could learn from."""
     entry = CATALOGUE[trial.dataset]
     return entry.train if trial.part == "train" else entry.train + entry.test
-
-
-def _amount(preset: Preset, trials: int | None, epochs: int | None, train_size: int | None) -> Preset:
-    """Return a preset with the numbers that were given in place of its own."""
-    for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
-        if value is not None:
-            check_integer(name, value, at_least=1)
-    return preset._replace(
-        trials={protocol: trials or number for protocol, number in preset.trials.items()},
-        epochs=epochs or preset.epochs,
-        train_size=train_size or preset.train_size,
-    )
 
 
 def _check_known(described: Experiment, chosen: dict[str, Sequence[str]], *, regularised: bool) -> None:

@@ -29,17 +29,16 @@ class _Entry(NamedTuple):
     mixed: bool = False
 
 
-@dataclass(frozen=True)
-class Column:
-    """What trials that are compared have in common."""
+class Column(NamedTuple):
+    """What trials that are compared have in common, in the order by which columns are sorted."""
 
     dataset: str
     noise: float
+    fold: str  # test fold, where there are several, or all
+    scale: str
     train_size: int
     epochs: int
-    precision: str = "no"
-    fold: str = ""  # test fold, where there are several
-    scale: str = "paper"
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -163,32 +162,20 @@ def _columns(entries: list[_Entry], sweep: bool) -> dict[Column, dict[str, Cell]
             line = entry.line
             if (line.epochs > 0) != trained:
                 continue
-            key = Column(
-                line.dataset,
-                line.noise,
-                line.train_size,
-                line.epochs,
-                line.precision,
-                entry.fold,
-                line.scale,
-            )
-            beside = [c for c in columns if not trained and replace(c, epochs=0, precision="no") == key]
+            key = Column(**{**{name: getattr(line, name) for name in Column._fields}, "fold": entry.fold})
+            beside = [c for c in columns if not trained and c._replace(epochs=0, precision="no") == key]
             row = line.method, line.variant, line.how, line.weight if sweep else None
             for column in beside or [key]:
                 columns.setdefault(column, {}).setdefault(row, []).append(entry)
     experiment = entries[0].line.experiment
-    order = EXPERIMENTS[experiment].datasets
-
-    def place(column: Column) -> tuple[Any, ...]:
-        number = order.index(column.dataset) if column.dataset in order else len(order)
-        kind = column.dataset, column.noise, column.fold, column.scale
-        return number, *kind, column.train_size, column.epochs, column.precision
-
-    cells = {
-        column: [_cell(column, row, own) for row, own in columns[column].items()]
-        for column in sorted(columns, key=place)
+    first = {name: number for number, name in enumerate(EXPERIMENTS[experiment].datasets)}
+    return {
+        column: {
+            cell.row: cell
+            for cell in _ranked([_cell(column, row, own) for row, own in columns[column].items()], experiment)
+        }
+        for column in sorted(columns, key=lambda column: (first.get(column.dataset, len(first)), column))
     }
-    return {column: {cell.row: cell for cell in _ranked(own, experiment)} for column, own in cells.items()}
 
 
 def _cell(column: Column, row: _Row, entries: list[_Entry]) -> Cell:

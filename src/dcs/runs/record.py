@@ -144,7 +144,8 @@ def _from_version_1(written: Mapping[str, Any]) -> dict[str, Any]:
         and written.get("method", settings.get("objective")) != (settings["objective"])
     ):
         settings["objective"] = CUSTOM  # an oracle, or a supervised network
-        settings["objective_options"] = {}
+        options = settings.get("objective_options") or {}
+        settings["objective_options"] = {k: v for k, v in options.items() if k == "augment"}  # normalises
     facts = Facts(shape, int(data.get("samples") or 1), data.get("rate"))
     learned = {
         "scale": written.get("scale"),
