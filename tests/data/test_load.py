@@ -671,7 +671,7 @@ class TestTables:
 
     def test_a_column_like_a_label_is_not_learned_from_silently(self, tmp_path):
         (tmp_path / "a.csv").write_text("u,Target\n1,2\n3,4\n")
-        with pytest.raises(DataError, match="label='Target'"):
+        with pytest.raises(DataError, match='label="Target"'):
             load(tmp_path / "a.csv")
         assert load(tmp_path / "a.csv", label=False).shape == (2,)
         assert load(tmp_path / "a.csv", label="Target").shape == (1,)
@@ -716,7 +716,7 @@ class TestTables:
         with pytest.raises(DataError, match="a column without a name"):
             load(tmp_path / "a.csv")
         (tmp_path / "a.csv").write_text("# label,a\n0,0.1\n1,0.3\n")
-        with pytest.raises(DataError, match="label='label'"):
+        with pytest.raises(DataError, match='label="label"'):
             load(tmp_path / "a.csv")
 
     def test_rows_with_more_fields_than_the_others(self, tmp_path):
@@ -754,7 +754,7 @@ class TestTables:
                 return np.array([values[i] for i in chosen]).T
 
         frame = Frame({"a": [1.5, 2.5], "label": ["x", "y"], "b": [3, 4]})
-        with pytest.raises(DataError, match="label='label'"):
+        with pytest.raises(DataError, match='label="label"'):
             load(frame)
         data = load(frame, label="label")
         np.testing.assert_array_equal(data.train.x, [[1.5, 3], [2.5, 4]])

@@ -158,7 +158,7 @@ def test_score_is_minus_the_objective_and_always_the_same():
     masked = DenoisingEncoder(**SMALL).fit(x)
     assert masked.score(x) == masked.score(x)
     paired = DenoisingEncoder(**SMALL, objective="n2n").fit(x, pair=noise(100, 12, seed=1))
-    with pytest.raises(ValueError, match="pair is needed"):
+    with pytest.raises(ValueError, match="pair must be given"):
         paired.score(x)
     assert paired.score(x, pair=x) != paired.score(x, pair=noise(100, 12, seed=1))
 
@@ -261,7 +261,7 @@ def test_bad_values_of_a_memory_map_are_found_when_read(tmp_path):
 def test_a_pair_is_used():
     x, pair = noise(60, 12), noise(60, 12, seed=1)
     encoder = DenoisingEncoder(**SMALL, objective="n2n")
-    with pytest.raises(ValueError, match="pair is needed"):
+    with pytest.raises(ValueError, match="pair must be given"):
         encoder.fit(x)
     features = encoder.fit(x, pair=pair).transform(x)
     assert not np.array_equal(features, encoder.fit(x, pair=x).transform(x))
