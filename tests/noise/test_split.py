@@ -111,13 +111,7 @@ def test_padding_is_left_alone_and_never_counts(sigma):
 def test_a_sigma_that_may_mean_two_things_is_refused():
     sigma, x = torch.linspace(0, 1, 16), torch.randn(16, 16, generator=seeded(0))
     for use in (GaussianSplit(sigma), lambda x: dcs.objectives.SURE(sigma)(torch.zeros_like, x)):
-<<<<<<< HEAD
-        with pytest.raises(
-            ValueError, match=r"one value per sample or one per entry.*\(16, 1\) or \(1, 16\)"
-        ):
-=======
         with pytest.raises(ValueError, match=r"per sample or one per entry.*\(16, 1\) or \(1, 16\)"):
->>>>>>> low
             use(x)
     column, row = (GaussianSplit(sigma.reshape(shape)) for shape in ((16, 1), (1, 16)))
     assert torch.equal(column(x)[0][0], x[0])
