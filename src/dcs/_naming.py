@@ -1,14 +1,21 @@
 """How messages name arguments: as Python does, or as options where the command `dcs` runs."""
 
+import contextlib
 import shlex
+from collections.abc import Iterator
 from contextvars import ContextVar
 
 _as_options: ContextVar[bool] = ContextVar("as_options", default=False)
 
 
-def name_options() -> None:
-    """Let messages name arguments as command-line options from now on."""
-    _as_options.set(True)
+@contextlib.contextmanager
+def naming_options() -> Iterator[None]:
+    """Let messages name arguments as command-line options."""
+    token = _as_options.set(True)
+    try:
+        yield
+    finally:
+        _as_options.reset(token)
 
 
 def argument(name: str, value: object = None) -> str:

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 import dcs
-from dcs._naming import name_options
+from dcs._naming import naming_options
 from dcs.cli import datasets, demo, denoise, embed, evaluate, fit, inspect, report, reproduce
 
 app = typer.Typer(
@@ -65,11 +65,11 @@ app.add_typer(datasets.app, name="datasets")
 def main() -> None:
     """Run the command; an error that a user can fix is one line on stderr and exit code 1."""
     keep_freed_memory()
-    name_options()
     load_parts()
     warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
     try:
-        app()
+        with naming_options():
+            app()
     except (ValueError, TypeError, OSError, ImportError) as error:
         sys.exit(f"dcs: {error}")
 
