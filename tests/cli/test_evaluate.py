@@ -138,11 +138,11 @@ def test_lines_tell_what_their_scores_depend_on(own):
         return json.loads(result.stdout.splitlines()[0])["settings"]["evaluation"]["data"]
 
     plain = scored()
-    assert plain["source"] == str(own / "x.npy")
+    assert plain["data"] == str(own / "x.npy")
     assert plain["labels"] == str(own / "y.npy")
     assert plain["held_out"] == {"share": 0.2, "seed": 0}
     assert plain["noise"] is None
-    assert plain["seed"] is None
+    assert plain["seed"] == 0
     assert scored("--seed", 1, "--test-share", 0.3)["held_out"] == {"share": 0.3, "seed": 1}
     noisy = scored("--noise", "gaussian:0.1", "--data-seed", 7)
     assert (noisy["noise"], noisy["seed"]) == ("gaussian:0.1", 7)
@@ -218,7 +218,7 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
     )
     missing = inside("evaluate", own / "saved", "--labels", own / "y.npy")
     assert missing.returncode == 1
-    assert "name it with --data" in missing.stderr
+    assert "give it with --data" in missing.stderr
     told = inside("evaluate", own / "saved", "--data", own / "x.npy", "--labels", own / "y.npy")
     assert told.returncode == 0, told.stderr
 
@@ -226,13 +226,13 @@ def test_a_saved_encoder_needs_to_be_told_its_data(own):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--protocol", "liner"], "protocol must be one of linear, clustering, knn, denoising"),
+        (["--protocol", "liner"], "protocol must be a known name, got 'liner': did you mean 'linear'"),
         ([], "x.npy has no labels: give them with --labels\n"),
         (["--protocol", "denoising"], "needs clean data"),
         (["--protocol", ","], "protocol is empty"),
         (["--labels", "missing.npy"], "missing.npy"),
         (["--labels", "text.npy"], "labels text.npy is not a .npy file"),
-        (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 samples"),
+        (["--labels", "short.txt"], "short.txt has 2 labels, but the data has 300 training samples"),
         (["--labels", "nan.npy"], "labels nan.npy has 1 missing labels of 300"),
         (["--labels", "blank.txt"], "labels blank.txt has 100 missing labels of 300"),
         (["--labels", "latin.txt"], "labels latin.txt is not UTF-8 text"),

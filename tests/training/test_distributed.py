@@ -18,11 +18,10 @@ from torch import nn
 from dcs import masking, models, objectives
 from dcs.augmentation import Views
 from dcs.data import Samples
+from dcs.runs import Run, RunRecord, Stopped
 from dcs.training import (
     CheckpointWarning,
-    Run,
     RunError,
-    Stopped,
     checkpoint,
     distributed,
     read_config,
@@ -31,7 +30,7 @@ from dcs.training import (
 from tests.helpers import QUICK, seeded
 
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["dcs.training", "torch._dynamo", "torch.nn.parallel"])
+CHILDREN.set_forkserver_preload(["dcs.runs", "torch._dynamo", "torch.nn.parallel"])
 SETTINGS = {
     "batch_size": 8,
     "max_epochs": 3,
@@ -173,8 +172,8 @@ def self_supervised(name, how, seed=0):
 def fit_run(out, rank, kind=Run, name="run", resume=False, width=16):
     """Train the network with everything that a checkpoint must hold; its weights."""
     config = read_config(SETTINGS)
-    described = {"training": config.model_dump()}
-    with kind(Path(out) / name, described, main=rank == 0, resume=resume) as run:
+    record = RunRecord(shape=(12,), training=config)
+    with kind(Path(out) / name, record, main=rank == 0, resume=resume) as run:
         model = mixed_network(rank, width)
         train(model, objectives.DenoisingCosine(), data(), config, recorder=run)
         run.finish(model.state_dict())

@@ -5,14 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from dcs._long_signals import cross_fade, cut
-from dcs._predicting import nearest, prediction_scale
 from torch import nn
 
 from dcs import DenoisingEncoder
 from dcs.data import Split
 from dcs.objectives import MSE, SURE, DenoisingAutoencoder, DenoisingCosine, Noise2Void
-from dcs.training import make_objective, read_config, train
+from dcs.runs import nearest
+from dcs.runs.predictor import prediction_scale
+from dcs.runs.windows import cross_fade, cut
+from dcs.training import Facts, complete, make_objective, read_config, train
 from tests.helpers import seeded
 
 LENGTHS = torch.tensor([20, 12, 9, 20, 15, 7, 20, 11] * 8)
@@ -56,11 +57,11 @@ def test_padding_changes_nothing(shape, name, kind):
         settings["masking"] = {"kind": kind, **({"axis": 1} if kind == "amplitude" else {})}
     if name == "sure":
         settings["objective_options"] = {"sigma": 0.3}
-    config = read_config(settings)
+    config = complete(settings, Facts(shape, len(LENGTHS)))
     results = []
     for filling in FILLINGS:
         model = Entrywise()
-        objective = make_objective(config, shape)
+        objective = make_objective(config)
         history = train(model, objective, padded(shape, filling), config, lengths=LENGTHS)
         kept = ("loss", "validation_loss", "gradient_norm", "k", "snr", "floored")
         results.append(
@@ -71,7 +72,7 @@ def test_padding_changes_nothing(shape, name, kind):
         )
     assert results[0] == results[1] == results[2]
     other = Entrywise()
-    train(other, make_objective(config, shape), padded(shape, FILLINGS[1]), config)
+    train(other, make_objective(config), padded(shape, FILLINGS[1]), config)
     assert [float(p.detach()) for p in other.parameters()] != results[1][:2]  # without lengths it would count
 
 
@@ -81,7 +82,7 @@ def test_without_padding_lengths_change_nothing():
     found = []
     for lengths in (None, torch.full((64,), 20)):
         model = Entrywise()
-        train(model, make_objective(config, (20,)), x, config, lengths=lengths)
+        train(model, make_objective(config), x, config, lengths=lengths)
         found.append([float(p.detach()) for p in model.parameters()])
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 
@@ -100,7 +101,7 @@ def test_wrong_lengths_are_refused(lengths, says):
     config = read_config({"max_epochs": 1, "objective": "mse"})
     x = padded((20,), torch.zeros_like)
     with pytest.raises(ValueError, match=says):
-        train(Entrywise(), make_objective(config, (20,)), x, config, lengths=lengths)
+        train(Entrywise(), make_objective(config), x, config, lengths=lengths)
 
 
 def test_sigma_is_not_estimated_from_padding():

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from dcs.training.run import Stopped
 from torch import nn
 
 import dcs
 from dcs import models, objectives
 from dcs.augmentation import Views
-from dcs.training import Run, TrainingWarning, make_objective, read_config, train
+from dcs.runs import Run, RunRecord, Stopped
+from dcs.training import Facts, TrainingWarning, complete, make_objective, read_config, train
 from dcs.training.meters import concerns
 
 SHAPE = (3, 8, 8)
@@ -199,7 +199,7 @@ def test_a_run_that_was_stopped_ends_with_the_very_weights(name, tmp_path):
     whole, resumed = network(), network()
     objective, again = made(name), made(name)
     train(whole, objective, images(), config)
-    described = {"training": config.model_dump()}
+    described = RunRecord(shape=SHAPE, training=config)
     with Asked(tmp_path / "run", described) as run, pytest.raises(Stopped):
         train(network(), made(name), images(), config, recorder=run)
     with Run(tmp_path / "run", described, resume=True) as run:
@@ -210,28 +210,30 @@ def test_a_run_that_was_stopped_ends_with_the_very_weights(name, tmp_path):
 
 
 def test_a_configuration_makes_them():
-    config = read_config(
+    facts = Facts(SHAPE, 40)
+    config = complete(
         {
             "objective": "simsiam-dcs",
             "objective_options": {"augment": {"mean": [0.5], "std": [0.2]}, "how": "shared", "weight": 0.02},
             "masking": {"rho": 0.25},
             "seed": 3,
-        }
+        },
+        facts,
     )
-    objective = make_objective(config, SHAPE)
+    objective = make_objective(config)
     assert objective.augment == Views(mean=(0.5,), std=(0.2,))
     assert (objective.how, objective.weight, objective.seed) == ("shared", 0.02, 3)
     assert objective.regulariser.masker.rho == 0.25
-    bsm = make_objective(read_config({"objective": "simsiam+bsm", "masking": {"radius": 2}}), SHAPE)
+    bsm = make_objective(complete({"objective": "simsiam+bsm", "masking": {"radius": 2}}, facts))
     assert (bsm.masker.rho, bsm.masker.radius) == (0.1, 2)
     literal = {"objective": "byol-dcs", "objective_options": {"regulariser_options": {"variant": "paper"}}}
-    inner = make_objective(read_config({**literal, "masking": {"radius": 1}}), SHAPE).regulariser
+    inner = make_objective(complete({**literal, "masking": {"radius": 1}}, facts)).regulariser
     assert (inner.variant, inner.masker.rho, inner.masker.min_masked) == ("paper", 0.1, 0)
     for name in ("simsiam", "simsiam-dae"):
-        with pytest.raises(ValueError, match="masks nothing"):
-            make_objective(read_config({"objective": name, "masking": {"rho": 0.2}}), SHAPE)
-    with pytest.raises(ValueError, match="objective_options holds an unknown name"):
-        make_objective(read_config({"objective": "simclr", "objective_options": {"wieght": 1}}), SHAPE)
+        with pytest.raises(ValueError, match="masking is not applicable"):
+            complete({"objective": name, "masking": {"rho": 0.2}}, facts)
+    with pytest.raises(ValueError, match="did you mean 'weight'"):
+        complete({"objective": "simclr", "objective_options": {"wieght": 1}}, facts)
 
 
 @pytest.mark.parametrize("name", ["simsiam-dcs", "simclr", "byol"])
@@ -247,9 +249,9 @@ def test_mixed_precision_and_doubles_will_do(name):
 
 
 def test_the_estimator_normalises_images_and_says_what_it_cannot_do(tmp_path):
-    with pytest.raises(TypeError, match="objective must be given by its name"):
+    with pytest.raises(TypeError, match="objective must be given by name"):
         dcs.DenoisingEncoder(objective=made()).fit(images().numpy())
-    with pytest.raises(ValueError, match="masking means nothing for objective 'simsiam'"):
+    with pytest.raises(ValueError, match="masking is not applicable to objective 'simsiam'"):
         dcs.DenoisingEncoder(objective="simsiam", masking={"rho": 0.1}).fit(images().numpy())
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
     x = images()
@@ -276,10 +278,10 @@ def test_the_estimator_normalises_images_and_says_what_it_cannot_do(tmp_path):
     assert np.array_equal(dcs.load(tmp_path / "saved").transform(x.numpy()), features)
     for refused in (encoder.denoise, encoder.score, dcs.load(tmp_path / "saved").denoise):
         with pytest.raises(
-            ValueError, match="needs an objective that predicts X, such as 'dcs': simsiam-dcs"
+            ValueError, match="needs an objective that predicts samples, such as 'dcs': simsiam-dcs"
         ):
             refused(x.numpy())
-    with pytest.raises(ValueError, match="inverse_transform needs an objective that predicts X"):
+    with pytest.raises(ValueError, match="inverse_transform needs an objective that predicts samples"):
         encoder.inverse_transform(features)
 
 
@@ -302,15 +304,15 @@ def test_the_estimator_and_the_command_train_alike(tmp_path, given):
     told = inside(
         "fit", tmp_path / "x.npy", "--objective", "simsiam-dcs", "--out", tmp_path / "r", "--dry-run", *asked
     )
-    encoder = dcs.DenoisingEncoder(objective="simsiam-dcs", network="resnet18", random_state=0, **settings)
-    assert json.loads(told.stdout)["training"] == encoder._config().model_dump(mode="json"), told.stderr
+    encoder = dcs.DenoisingEncoder(objective="simsiam-dcs", random_state=0, max_epochs=0, **settings)
+    config = encoder.fit(images().numpy()).config_.model_copy(update={"max_epochs": 100})
+    assert json.loads(told.stdout)["training"] == config.model_dump(mode="json"), told.stderr
 
 
 def test_patience_needs_held_out_images():
-    config = read_config({"objective": "simsiam", "patience": 2, "validation": 0.0})
     with pytest.raises(ValueError, match="patience must be left out for objective 'simsiam'"):
-        make_objective(config, SHAPE)
-    make_objective(config.model_copy(update={"validation": 0.1}), SHAPE)
+        read_config({"objective": "simsiam", "patience": 2, "validation": 0.0})
+    assert read_config({"objective": "simsiam", "patience": 2, "validation": 0.1}).patience == 2
 
 
 def test_the_rate_is_that_of_the_batches_there_are():
