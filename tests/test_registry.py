@@ -105,7 +105,7 @@ def test_options_of_the_parts_of_the_package():
     assert simsiam["predictor"].default == 512
     assert "temperature" in objectives.OBJECTIVES["simclr"].options.model_fields
     assert list(masking.VIEWS["split"].options.model_fields) == ["sigma", "alpha"]
-    assert list(evaluation.PROTOCOLS["knn"].options.model_fields) == ["k"]
+    assert list(evaluation.PROTOCOLS["knn"].options.model_fields) == ["k", "temperature"]
 
 
 @pytest.mark.parametrize(
@@ -330,5 +330,14 @@ def test_an_option_that_no_protocol_has_is_refused():
     with pytest.raises(
         ValueError, match="option of linear, knn must be a known name, got 'sed': did you mean"
     ):
-        evaluation.check_options(["linear", "knn"], ["sed"])
-    evaluation.check_options(["linear", "knn"], ["k", "seed"])
+        evaluation.check_options(["linear", "knn"], {"sed": 1})
+    with pytest.raises(ValueError, match="k: input should be a valid integer"):
+        evaluation.check_options(["linear", "knn"], {"k": "abc"})
+    evaluation.check_options(["linear", "knn"], {"k": 5, "seed": 1})
+
+
+def test_every_option_of_the_parts_of_the_package_is_described():
+    for registry in (objectives.OBJECTIVES, masking.VIEWS, models.NETWORKS, evaluation.PROTOCOLS):
+        for entry in registry.values():
+            for name, option in entry.options.model_fields.items():
+                assert option.description, (entry.name, name)

@@ -43,6 +43,7 @@ class Entry(Generic[T]):
         name: Name by which settings and the command line refer to it.
         factory: Class or function that makes the part.
         summary: What the part does, in one line.
+        like: Function or class that defines the options, most often the factory itself.
         given: Parameters of the factory that are not options.
         traits: What else is known of parts of this kind.
     """
@@ -50,13 +51,14 @@ class Entry(Generic[T]):
     name: str
     factory: Callable[..., T]
     summary: str
+    like: Callable[..., Any]
     given: frozenset[str] = frozenset()
     traits: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def options(self) -> "type[BaseModel]":
         """Typed options of the factory that settings may give."""
-        return options_of(self.factory, self.given, f"{self.name.title()}Options")
+        return options_of(self.like, self.given, f"{self.name.title()}Options")
 
     def reference(self) -> str:
         """Return the options as a Markdown list: name, default and description."""
@@ -90,18 +92,21 @@ class Registry(Mapping[str, Entry[T]]):
         self.kind, self.given = kind, frozenset(given)
         self._entries: dict[str, Entry[T]] = {}
 
-    def register(self, name: str, *, summary: str = "", **traits: Any) -> Callable[[F], F]:
+    def register(
+        self, name: str, *, summary: str = "", like: Callable[..., Any] | None = None, **traits: Any
+    ) -> Callable[[F], F]:
         """Register a class or function under a name, as a decorator.
 
         Args:
             name: Its name; one that is taken is replaced.
             summary: What it does in one line; by default the first line of its docstring.
+            like: Function whose options it takes, if it passes them on.
             **traits: What else is known of it; see the registry's own documentation.
         """
 
         def add(factory: F) -> F:
             text = summary or (inspect.getdoc(factory) or "").partition("\n")[0]
-            self._entries[name] = Entry(name, factory, text, self.given, traits)
+            self._entries[name] = Entry(name, factory, text, like or factory, self.given, traits)
             return factory
 
         return add
@@ -112,7 +117,7 @@ class Registry(Mapping[str, Entry[T]]):
 
     def __getitem__(self, name: str) -> Entry[T]:
         """Return the part of a name; an unknown one is a ValueError with the nearest known name."""
-        if name not in self._entries:
+        if not isinstance(name, str) or name not in self._entries:
             raise ValueError(f"{self.kind} must be {known(name, self)}")
         return self._entries[name]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dcs.cli.options import AsJson, Reading, RunFolder, load, reads_data, words
+from dcs.cli.options import AsJson, Reading, RunFolder, assignments, load, reads_data, words
 
 if TYPE_CHECKING:
     from dcs.data import Dataset, Source, Split
@@ -82,14 +82,13 @@ def evaluate(
     """Score the features of a run; the results are added to RUN/results.jsonl."""
     from dcs import evaluation, runs
     from dcs._optional import require
-    from dcs.cli.fit import _assignments
     from dcs.training.checkpoint import cut_unfinished_line
 
     wanted = words(protocol) or []
     if not wanted:
         raise ValueError(f"--protocol is empty: give some of {', '.join(evaluation.PROTOCOLS)}")
     entries = {name: evaluation.PROTOCOLS[name] for name in wanted}
-    further = _assignments(settings or [])
+    further = assignments(settings)
     evaluation.check_options(wanted, further)
     predictor = runs.load(run)
     needs = {entry.traits.get("needs", "labels") for entry in entries.values()}

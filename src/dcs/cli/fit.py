@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from dcs.cli.options import AsJson, Data, Domain, Reading, load, reads_data
+from dcs.cli.options import AsJson, Data, Domain, Reading, assignments, load, reads_data
 from dcs.cli.output import is_within
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def fit(
     ] = None,
     rho: Annotated[
         float | None,
-        typer.Option(help="Share of the entries that are masked.  [default where entries are masked: 0.3]"),
+        typer.Option(
+            help="Share of the entries that are masked.  [default: 0.3 for blind_spot, else that of the view]"
+        ),
     ] = None,
     radius: Annotated[
         int | None, typer.Option(min=1, help="Radius of the masking window.  [default: 1]")
@@ -105,7 +107,7 @@ def fit(
     """Learn features from noisy data; stop with Ctrl-C and resume with --resume."""
     from dcs import runs
     from dcs.data import check_shortest
-    from dcs.training import Facts, complete, is_main, leave, make_front_end, read_config
+    from dcs.training import Facts, check_mappings, complete, is_main, leave, make_front_end, read_config
 
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite removes it: give one of them")
@@ -128,8 +130,9 @@ def fit(
         "seed": seed,
         "threads": threads,
     }
-    given = _read_settings(config) | _assignments(settings or [])
+    given = _read_settings(config) | assignments(settings)
     given |= {name: value for name, value in options.items() if value is not None}
+    check_mappings(given)
     views = {
         name: value for name, value in (("kind", view), ("rho", rho), ("radius", radius)) if value is not None
     }
@@ -311,16 +314,3 @@ def _read_settings(path: Path | None) -> dict[str, Any]:
     # The config.json of a run can be used, too.
     inner = settings.get("training", settings)
     return dict(inner)
-
-
-def _assignments(items: list[str]) -> dict[str, Any]:
-    settings = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"{item!r} is not NAME=VALUE", param_hint="--set")
-        try:
-            settings[name.strip()] = json.loads(value)
-        except ValueError:
-            settings[name.strip()] = value
-    return settings

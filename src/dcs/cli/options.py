@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -159,6 +160,22 @@ def splits(loaded: "Dataset", part: Part) -> "list[tuple[str, Split]]":
     if not chosen:
         raise ValueError(f"{loaded.name} has no {part} split")
     return chosen
+
+
+def assignments(items: list[str] | None) -> dict[str, Any]:
+    """Read the values of --set, NAME=VALUE with the value in JSON."""
+    settings = {}
+    for item in items or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{item!r} is not NAME=VALUE", param_hint="--set")
+        try:
+            settings[name.strip()] = json.loads(value)
+        except ValueError as error:
+            if value.lstrip().startswith(("{", "[", '"')):
+                raise typer.BadParameter(f"{item!r} is not valid JSON: {error}", param_hint="--set") from None
+            settings[name.strip()] = value
+    return settings
 
 
 def words(text: str | None) -> list[str] | None:

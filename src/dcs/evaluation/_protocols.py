@@ -1,6 +1,6 @@
 """Registry of protocols, each of which scores features or predictions, given as `Material`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,8 @@ class Material:
     model: Any = None
 
 
-PROTOCOLS: Registry[Result] = Registry("protocol", given=("material",))
+_GIVEN = ("material", "train", "test", "part", "encoder", "noisy", "clean", "model")
+PROTOCOLS: Registry[Result] = Registry("protocol", given=_GIVEN)
 """Protocols by name, called as protocol(material, **options).
 
 Traits: `needs`, either `labels` or `clean`; `extra`, an optional package that is needed, as (module, extra).
@@ -42,54 +43,68 @@ Traits: `needs`, either `labels` or `clean`; `extra`, an optional package that i
 
 
 @PROTOCOLS.register(
-    "linear", summary="Accuracy of a linear classifier trained on the features with labels.", needs="labels"
+    "linear",
+    summary="Accuracy of a linear classifier trained on the features with labels.",
+    like=linear,
+    needs="labels",
 )
-def _linear(material: Material, *, head: str = "lbfgs", seed: int = 0) -> Result:
-    return linear(material.train, material.test, head=head, seed=seed)
+def _linear(material: Material, **options: Any) -> Result:
+    return linear(material.train, material.test, **options)
 
 
 @PROTOCOLS.register(
     "clustering",
     summary="Accuracy of clusters that are found without labels and matched to classes.",
+    like=clustering,
     needs="labels",
     extra=("umap", "clustering"),
 )
-def _clustering(material: Material, *, seed: int = 0) -> Result:
+def _clustering(material: Material, **options: Any) -> Result:
     assert material.train is not None  # noqa: S101
     assert material.test is not None  # noqa: S101
     both = zip(material.train, material.test, strict=True)
-    return clustering(tuple(np.concatenate(parts) for parts in both), seed=seed)
-
-
-@PROTOCOLS.register("knn", summary="Accuracy of a vote of the nearest labelled samples.", needs="labels")
-def _knn(material: Material, *, k: int | None = None) -> Result:
-    assert material.train is not None  # noqa: S101
-    voters = k or max(1, min(_MOST_VOTERS, len(material.train[1]) // 5))
-    return knn(material.train, material.test, k=voters)
+    return clustering(tuple(np.concatenate(parts) for parts in both), **options)
 
 
 @PROTOCOLS.register(
-    "denoising", summary="Mean cosine between predictions and clean samples, times 100.", needs="clean"
+    "knn", summary="Accuracy of a vote of the nearest labelled samples.", like=knn, needs="labels"
 )
-def _denoising(material: Material, *, data_range: float | None = None) -> Result:
+def _knn(material: Material, **options: Any) -> Result:
+    assert material.train is not None  # noqa: S101
+    voters = max(1, min(_MOST_VOTERS, len(material.train[1]) // 5))
+    return knn(material.train, material.test, **{"k": voters, **options})
+
+
+@PROTOCOLS.register(
+    "denoising",
+    summary="Mean cosine between predictions and clean samples, times 100.",
+    like=denoising,
+    needs="clean",
+)
+def _denoising(material: Material, **options: Any) -> Result:
     noisy = material.noisy
     assert noisy is not None  # noqa: S101
     assert noisy.clean is not None  # noqa: S101
     low, high = noisy.clean.aminmax()
-    return denoising(noisy, model=material.model, data_range=data_range or float(high - low) or 1.0)
+    return denoising(noisy, model=material.model, **{"data_range": float(high - low) or 1.0, **options})
 
 
-def check_options(names: Iterable[str], options: Iterable[str]) -> None:
-    """Refuse an option that none of some protocols has, with the nearest right name."""
+def check_options(names: Iterable[str], options: Mapping[str, Any]) -> None:
+    """Refuse an option that none of some protocols has, and values of the wrong type."""
     names = list(names)
-    fields = [option for name in names for option in PROTOCOLS[name].options.model_fields]
+    fields = dict.fromkeys(option for name in names for option in PROTOCOLS[name].options.model_fields)
     for option in options:
         if option not in fields:
-            raise ValueError(f"option of {', '.join(names)} must be {known(option, dict.fromkeys(fields))}")
+            raise ValueError(f"option of {', '.join(names)} must be {known(option, fields)}")
+    for name in names:
+        PROTOCOLS.check(name, _own(name, options))
 
 
 def score(name: str, material: Material, **options: Any) -> Result:
     """Score by the protocol of a name, with those of the options that it has and that are not None."""
+    return PROTOCOLS.make(name, _own(name, options), material)
+
+
+def _own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     fields = PROTOCOLS[name].options.model_fields
-    given = {option: value for option, value in options.items() if option in fields and value is not None}
-    return PROTOCOLS.make(name, given, material)
+    return {option: value for option, value in options.items() if option in fields and value is not None}

@@ -143,9 +143,7 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
         domain: What the network sees of recordings: `spectrogram` or `waveform`; None decides by the network.
     """
     given = {k: v for k, v in settings.items() if v is not None or k == "front_end"}
-    for setting in ("objective_options", "masking", "network_options", "front_end"):
-        if not isinstance(given.get(setting) or {}, Mapping):
-            raise ValueError(f"{setting} must be options by name, got {given[setting]!r}")
+    check_mappings(given)
     objective = given.get("objective", "dcs")
     name = None if objective == CUSTOM else objectives.parse(objective)
     if name is not None:
@@ -165,6 +163,14 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
     # Enough for any data is too much for some: little data is soon overfitted.
     patience = checked.patience or (max(10, epochs // 15) if checked.validation else None)
     return checked.model_copy(update={"max_epochs": epochs, "patience": patience})
+
+
+def check_mappings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that must be options by name, and are something else."""
+    for name in ("objective_options", "masking", "network_options", "front_end"):
+        value = settings.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise ValueError(f"{name} must be a mapping of option names to values, got {value!r}")
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
