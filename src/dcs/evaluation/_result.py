@@ -1,12 +1,8 @@
 """Result of a protocol: a score and everything that produced it."""
 
 import importlib.metadata
-import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 import dcs
 
@@ -51,7 +47,10 @@ class Result:
 
     def to_json(self) -> str:
         """Return the result as one line of JSON; infinities and NaN become null."""
-        return json.dumps(_plain(asdict(self)), allow_nan=False)
+        from pydantic_core import to_json
+
+        # Numbers of NumPy come e.g. from loops over np.arange.
+        return to_json(asdict(self), inf_nan_mode="null", fallback=lambda number: number.item()).decode()
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -60,13 +59,3 @@ def versions(*packages: str) -> dict[str, str]:
         "dcs-learn": dcs.__version__,
         **{package: importlib.metadata.version(package) for package in (*_ALWAYS, *packages)},
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):  # e.g. from loops over np.arange
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
