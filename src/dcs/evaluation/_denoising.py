@@ -12,7 +12,7 @@ from torch.nn.functional import conv2d, cosine_similarity
 from dcs import data
 from dcs._checks import check_number, check_same_shape
 from dcs.evaluation._features import apply
-from dcs.evaluation._result import Result, versions
+from dcs.evaluation._result import Result
 
 _ROWS = 512
 _WINDOW, _DEVIATION = 11, 1.5  # side and standard deviation of the Gaussian window of SSIM
@@ -69,7 +69,7 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
     settings["constant_samples"] = int(constant.sum())
     settings["exact_samples"] = int((truth == predicted).flatten(1).all(1).sum())
     seconds = time.perf_counter() - start
-    return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds, versions())
+    return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds)
 
 
 def cosine(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:

@@ -4,7 +4,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,15 +72,7 @@ def _encode(network: nn.Module, x: Tensor) -> Tensor:
 def apply(
     name: str, model: Any, method: str, x: Any, call: Callable[..., Tensor] = nn.Module.__call__
 ) -> Any:
-    """Return what a model computes of samples, and check that this does not change it.
-
-    Args:
-        name: Name of the model in error messages.
-        model: Object with the method; or a module; or a function of samples; None returns x.
-        method: Name of the method.
-        x: Samples.
-        call: Function of a module and a batch of samples.
-    """
+    """Call the method of a model, a module or a function on samples, and check that it is not changed."""
     with _unchanged(model):
         if model is None:
             return x
@@ -148,25 +140,17 @@ def check_labels(name: str, labels: Array) -> None:
         raise ValueError(f"{missing} of {len(each)} {name} are missing: leave these samples out")
 
 
-class Features(NamedTuple):
-    """Features of training and test samples, and their labels as indices of classes."""
-
-    train: Tensor
-    targets: Tensor
-    test: Tensor
-    test_targets: Tensor
-    sizes: dict[str, int]  # by their names in the settings of a result
-
-
-def features_and_labels(train: Any, test: Any, encoder: Any) -> Features:
-    """Return what a classifier is trained on and scored on."""
+def features_and_labels(
+    train: Any, test: Any, encoder: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, int]]:
+    """Return features and numbers of classes of training and of test samples, and the sizes of these."""
     (x, y), (test_x, test_y) = labelled(train, "train"), labelled(test, "test")
     classes, targets = numbered(y, test_y)
     z, test_z = (torch.from_numpy(features_of(encoder, *part)) for part in ((x, "train"), (test_x, "test")))
     if z.shape[1] != test_z.shape[1]:
         raise ValueError(f"test must have as many features as train, {z.shape[1]}, got {test_z.shape[1]}")
     sizes = {"train": len(z), "test": len(test_z), "features": z.shape[1], "classes": len(classes)}
-    return Features(z, targets[0], test_z, targets[1], sizes)
+    return z, targets[0], test_z, targets[1], sizes
 
 
 def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from dcs._checks import check_integer, check_number
 from dcs.data import Samples
 from dcs.evaluation._features import features_and_labels
-from dcs.evaluation._result import Result, versions
+from dcs.evaluation._result import Result
 
 _ENTRIES = 2**24  # largest number of similarities computed at once
 
@@ -55,7 +55,7 @@ def knn(train: Any, test: Any, encoder: Any = None, *, k: int = 200, temperature
         right += int((tally.argmax(1) == its_targets).sum())
     settings = {"k": voters, "temperature": temperature, **sizes}
     score, seconds = 100 * right / len(test_z), time.perf_counter() - start
-    return Result("knn", score, {}, settings, None, seconds, versions())
+    return Result("knn", score, {}, settings, None, seconds)
 
 
 def _directions(z: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from dcs._checks import check_choice, check_integer, check_number
 from dcs.evaluation._features import features_and_labels
-from dcs.evaluation._result import Result, versions
+from dcs.evaluation._result import Result
 
 _TOLERANCE = 1e-6  # largest entry of the gradient, in whitened coordinates
 _FAR = 100  # multiple of the tolerance that means more than rounding error
@@ -81,7 +81,6 @@ def linear(
         {"head": head, **settings, **sizes},
         seed if head == "sgd" else None,
         time.perf_counter() - start,
-        versions(),
     )
 
 
