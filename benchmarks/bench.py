@@ -33,7 +33,7 @@ from dcs import functional as F
 from dcs.cli import keep_freed_memory
 from dcs.data import Batches, LogMel
 from dcs.data._idx import read_idx_images
-from dcs.evaluation._heads import Linear, fit_lbfgs
+from dcs.evaluation._linear import Linear, fit_lbfgs
 from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train

@@ -27,7 +27,7 @@ from dcs import DenoisingEncoder, evaluation, models
 from dcs.data import Split
 from dcs.data._arrays import ArraySamples
 from dcs.evaluation import _clustering, _denoising
-from dcs.evaluation._heads import fit_lbfgs, fit_sgd
+from dcs.evaluation._linear import fit_lbfgs, fit_sgd
 from dcs.evaluation._result import versions
 
 

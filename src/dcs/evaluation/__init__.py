@@ -7,9 +7,8 @@ by several protocols, compute the features once and pass them without an encoder
 from dcs.evaluation._clustering import cluster_accuracy, clustering
 from dcs.evaluation._denoising import denoising
 from dcs.evaluation._features import features_of
-from dcs.evaluation._knn import knn
+from dcs.evaluation._knn import KNNMonitor, knn
 from dcs.evaluation._linear import linear
-from dcs.evaluation._monitor import KNNMonitor
 from dcs.evaluation._protocols import PROTOCOLS, Material, check_options, score
 from dcs.evaluation._result import Result
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 from sklearn.mixture import GaussianMixture
 
 from dcs._checks import check_integer, check_number
@@ -67,21 +68,15 @@ def clustering(
                 f"part has {len(z)} samples: at least {value + more} are needed for {name} {value}; use "
                 f"more samples or a lower {name}"
             )
-    settings: dict[str, Any] = {
-        "n_components": components,
-        "n_neighbors": n_neighbors,
-        "min_dist": min_dist,
-        "metric": "euclidean",
-    }
+    reduction = {"n_components": components, "n_neighbors": n_neighbors, "min_dist": min_dist}
+    mixture = {"covariance_type": "full", "n_init": 1, "reg_covar": 1e-6}
     before = time.perf_counter()
     # A seed requires a single job.
-    reduced = umap.UMAP(**settings, random_state=seed, n_jobs=1).fit_transform(z)
+    reduced = umap.UMAP(**reduction, metric="euclidean", random_state=seed, n_jobs=1).fit_transform(z)
     between = time.perf_counter()
-    mixture = GaussianMixture(clusters, covariance_type="full", n_init=1, reg_covar=1e-6, random_state=seed)
-    found = mixture.fit_predict(reduced.astype(np.float64))
+    found = GaussianMixture(clusters, **mixture, random_state=seed).fit_predict(reduced.astype(np.float64))
     after = time.perf_counter()
-    settings |= {"n_clusters": clusters, "covariance_type": "full", "n_init": 1, "reg_covar": 1e-6}
-    settings |= {"samples": len(z), "features": z.shape[1], "classes": len(classes)}
+    sizes = {"samples": len(z), "features": z.shape[1], "classes": len(classes)}
     return Result(
         "clustering",
         cluster_accuracy(y, found),
@@ -91,7 +86,7 @@ def clustering(
             "umap_seconds": between - before,
             "mixture_seconds": after - between,
         },
-        settings,
+        {**reduction, "metric": "euclidean", "n_clusters": clusters, **mixture, **sizes},
         seed,
         time.perf_counter() - start,
         versions("umap-learn", "numba", "pynndescent"),
@@ -109,8 +104,5 @@ def cluster_accuracy(labels: Array, clusters: Array) -> float:
         raise ValueError(f"clusters must be as many as labels, {len(labels)}, got {len(clusters)}")
     check_labels("labels", labels)
     check_labels("clusters", clusters)
-    _, rows = np.unique(labels, return_inverse=True)
-    _, columns = np.unique(clusters, return_inverse=True)
-    table = np.zeros((rows.max() + 1, columns.max() + 1), dtype=np.int64)
-    np.add.at(table, (rows, columns), 1)
+    table = contingency_matrix(labels, clusters)
     return 100 * float(table[linear_sum_assignment(table, maximize=True)].sum()) / len(labels)

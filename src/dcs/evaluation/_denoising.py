@@ -11,9 +11,8 @@ from torch.nn.functional import conv2d, cosine_similarity
 
 from dcs import data
 from dcs._checks import check_number, check_same_shape
-from dcs.evaluation._features import unchanged
-from dcs.evaluation._result import Result, versions
-from dcs.models import device_of, inferring
+from dcs.evaluation._features import apply
+from dcs.evaluation._result import Result
 
 _ROWS = 512
 _WINDOW, _DEVIATION = 11, 1.5  # side and standard deviation of the Gaussian window of SSIM
@@ -47,7 +46,10 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
     if clean is None:
         raise ValueError("clean must be given, or a dcs.data.Split that has it: load data with noise=...")
     name = "noisy" if model is None else "model(noisy)"
-    truth, predicted = _tensor(clean, "clean"), _tensor(_predict(model, noisy), name)
+    if isinstance(model, nn.Module) and not isinstance(noisy, data.Samples | data.Split):
+        noisy = _tensor(noisy, "noisy")
+    truth = _tensor(clean, "clean")
+    predicted = _tensor(apply("model", model, "denoise", noisy), name)
     check_same_shape("clean", truth, name, predicted)
     for what, values in (("clean", truth), (name, predicted)):
         wrong = int((~values.isfinite()).sum())
@@ -67,7 +69,7 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
     settings["constant_samples"] = int(constant.sum())
     settings["exact_samples"] = int((truth == predicted).flatten(1).all(1).sum())
     seconds = time.perf_counter() - start
-    return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds, versions())
+    return Result("denoising", 100 * metrics["cosine"], metrics, settings, None, seconds)
 
 
 def cosine(clean: Tensor, predicted: Tensor, _: float = 1.0) -> Tensor:
@@ -119,22 +121,6 @@ def _is_constant(x: Tensor) -> Tensor:
 
 
 MEASURES = {"cosine": cosine, "psnr": psnr, "si_snr": si_snr, "ssim": ssim}
-
-
-def _predict(model: Any, noisy: Any) -> Any:
-    with unchanged(model):
-        if model is None:
-            return noisy
-        if hasattr(model, "denoise"):
-            return model.denoise(noisy)
-        if isinstance(model, nn.Module):
-            samples = noisy if isinstance(noisy, data.Samples) else _tensor(noisy, "noisy")
-            with inferring(model, device_of(model)):
-                return data.map_batches(model, samples, device=device_of(model))
-        if callable(model):
-            with torch.no_grad():
-                return model(noisy)
-    raise TypeError(f"model must have denoise, or be a module or a function, got {model!r}")
 
 
 def _tensor(x: Any, name: str) -> Tensor:

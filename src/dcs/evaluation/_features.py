@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,24 +28,7 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     """
     if isinstance(x, data.Split) and (x.lengths is None or not hasattr(encoder, "transform")):
         x = x.x
-    with unchanged(encoder):
-        if encoder is None:
-            features = x
-        elif hasattr(encoder, "transform"):
-            features = encoder.transform(x)
-        elif isinstance(encoder, nn.Module):
-            own = hasattr(encoder, "encode") or hasattr(encoder, "encoder")
-            encode = encoder_of(encoder) if own else _one_tensor(encoder)
-            samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
-            if isinstance(samples, Tensor) and samples.is_floating_point():
-                samples = samples.to(_dtype_of(encoder))  # NumPy's default is float64
-            with inferring(encoder, device_of(encoder)):
-                features = data.map_batches(encode, samples, device=device_of(encoder))
-        elif callable(encoder):
-            with torch.no_grad():
-                features = encoder(x.read(range(len(x))) if isinstance(x, data.Samples) else x)
-        else:
-            raise TypeError(f"encoder must have transform, or be a module or a function, got {encoder!r}")
+    features = apply("encoder", encoder, "transform", x, _encode)
     if isinstance(features, tuple):
         raise TypeError(f"encoder must return one array of features (n, d), got a tuple of {len(features)}")
     if isinstance(features, Tensor):
@@ -61,11 +45,8 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
             f"left out?"
         )
     if not np.isfinite(features).all():
-        remedy = (
-            "remove or replace them first"
-            if encoder is None
-            else "check the weights and the input of the encoder"
-        )
+        own, made = "remove or replace them first", "check the weights and the input of the encoder"
+        remedy = own if encoder is None else made
         raise ValueError(f"the features of {name} have NaN or infinite entries: {remedy}")
     features = features.reshape(len(features), -1)
     smallest = 16 * np.finfo(features.dtype).eps * np.abs(features).max(0)  # rounding error
@@ -78,54 +59,56 @@ def features_of(encoder: Any, x: Any, name: str = "x") -> Array:
     return features
 
 
-def _one_tensor(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    def call(x: Tensor) -> Tensor:
-        features = network(x)
-        if not isinstance(features, Tensor):
-            kind = type(features).__name__
-            raise TypeError(
-                f"encoder {type(network).__name__} must return a tensor of features, got a {kind}"
-            )
-        return features
-
-    return call
+def _encode(network: nn.Module, x: Tensor) -> Tensor:
+    if hasattr(network, "encode") or hasattr(network, "encoder"):
+        return encoder_of(network)(x)
+    features = network(x)
+    if not isinstance(features, Tensor):
+        kind = type(features).__name__
+        raise TypeError(f"encoder {type(network).__name__} must return a tensor of features, got a {kind}")
+    return features
 
 
-def _dtype_of(network: nn.Module) -> torch.dtype:
-    return next((value.dtype for value in network.parameters() if value.is_floating_point()), torch.float32)
+def apply(
+    name: str, model: Any, method: str, x: Any, call: Callable[..., Tensor] = nn.Module.__call__
+) -> Any:
+    """Call the method of a model, a module or a function on samples, and check that it is not changed."""
+    with _unchanged(model):
+        if model is None:
+            return x
+        if hasattr(model, method):
+            return getattr(model, method)(x)
+        if isinstance(model, nn.Module):
+            samples = x if isinstance(x, Tensor | data.Samples) else torch.as_tensor(np.asarray(x))
+            if isinstance(samples, Tensor) and samples.is_floating_point():  # NumPy's default is float64
+                kinds = (value.dtype for value in model.parameters() if value.is_floating_point())
+                samples = samples.to(next(kinds, torch.float32))
+            with inferring(model, device_of(model)):
+                return data.map_batches(partial(call, model), samples, device=device_of(model))
+        if callable(model):
+            with torch.no_grad():
+                return model(x.read(range(len(x))) if isinstance(x, data.Samples) else x)
+    raise TypeError(f"{name} must have {method}, or be a module or a function, got {model!r}")
 
 
 @contextlib.contextmanager
-def unchanged(encoder: Any) -> Iterator[None]:
-    """Check that the block changes no parameter or buffer of an encoder.
-
-    The encoder may be a module, a `DenoisingEncoder` or a method of a module; functions are not checked.
-    """
+def _unchanged(encoder: Any) -> Iterator[None]:
+    """Check parameters and buffers of a module, of a `DenoisingEncoder` or of the owner of a method."""
     owners = (encoder, getattr(encoder, "network_", None), getattr(encoder, "__self__", None))
-    network = next((owner for owner in owners if isinstance(owner, nn.Module)), None)
-    if network is None:
-        yield
-        return
+    network = next((owner for owner in owners if isinstance(owner, nn.Module)), nn.Module())
     before = {name: value.detach().clone() for name, value in _state(network).items()}
     yield
     after = _state(network)
-    # NaN equals itself here: a diverged network is reported by its features.
-    changed = [
-        name
-        for name in (*before, *(after.keys() - before.keys()))
-        if name not in before or name not in after or not _same(before[name], after[name])
-    ]
-    if changed:
-        raise RuntimeError(f"evaluation has changed {changed[0]} of the encoder, which must stay as it is")
+    for name in before | after:
+        a, b = before.get(name), after.get(name)
+        # NaN equals itself here: a diverged network is reported by its features.
+        if a is None or b is None or a.shape != b.shape or not bool(((a == b) | ((a != a) & (b != b))).all()):
+            raise RuntimeError(f"evaluation has changed {name} of the encoder, which must stay as it is")
 
 
 def _state(network: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers, including those that are not saved."""
     return {**dict(network.named_parameters()), **dict(network.named_buffers())}
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def labelled(part: Any, name: str) -> tuple[Any, Array]:
@@ -157,10 +140,17 @@ def check_labels(name: str, labels: Array) -> None:
         raise ValueError(f"{missing} of {len(each)} {name} are missing: leave these samples out")
 
 
-def check_widths(train: Array | Tensor, test: Array | Tensor) -> None:
-    """Require the same number of features in both."""
-    if train.shape[1] != test.shape[1]:
-        raise ValueError(f"test must have as many features as train, {train.shape[1]}, got {test.shape[1]}")
+def features_and_labels(
+    train: Any, test: Any, encoder: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, int]]:
+    """Return features and numbers of classes of training and of test samples, and the sizes of these."""
+    (x, y), (test_x, test_y) = labelled(train, "train"), labelled(test, "test")
+    classes, targets = numbered(y, test_y)
+    z, test_z = (torch.from_numpy(features_of(encoder, *part)) for part in ((x, "train"), (test_x, "test")))
+    if z.shape[1] != test_z.shape[1]:
+        raise ValueError(f"test must have as many features as train, {z.shape[1]}, got {test_z.shape[1]}")
+    sizes = {"train": len(z), "test": len(test_z), "features": z.shape[1], "classes": len(classes)}
+    return z, targets[0], test_z, targets[1], sizes
 
 
 def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:
@@ -183,6 +173,6 @@ def numbered(train: Array, *others: Array) -> tuple[Array, list[Tensor]]:
         if len(new):
             warnings.warn(
                 f"test has {len(new)} classes that train lacks ({names}), whose samples cannot be classified",
-                stacklevel=3,
+                stacklevel=4,
             )
     return classes, found

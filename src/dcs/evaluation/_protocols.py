@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dcs._registry import Registry, known
-from dcs.data import Split
 from dcs.evaluation._clustering import clustering
 from dcs.evaluation._denoising import denoising
 from dcs.evaluation._knn import knn
@@ -24,13 +23,13 @@ class Material:
     Args:
         train: Features and labels of the training samples; None without labels.
         test: Features and labels of the test samples.
-        noisy: Noisy samples whose clean originals are known; None if there are none.
+        noisy: `dcs.data.Split` of noisy samples whose clean originals are known; None if there are none.
         model: Model that predicts clean samples.
     """
 
-    train: tuple[Any, Any] | None = None
-    test: tuple[Any, Any] | None = None
-    noisy: Split | None = None
+    train: Any = None
+    test: Any = None
+    noisy: Any = None
     model: Any = None
 
 
@@ -60,8 +59,6 @@ def _linear(material: Material, **options: Any) -> Result:
     extra=("umap", "clustering"),
 )
 def _clustering(material: Material, **options: Any) -> Result:
-    assert material.train is not None  # noqa: S101
-    assert material.test is not None  # noqa: S101
     both = zip(material.train, material.test, strict=True)
     return clustering(tuple(np.concatenate(parts) for parts in both), **options)
 
@@ -70,7 +67,6 @@ def _clustering(material: Material, **options: Any) -> Result:
     "knn", summary="Accuracy of a vote of the nearest labelled samples.", like=knn, needs="labels"
 )
 def _knn(material: Material, **options: Any) -> Result:
-    assert material.train is not None  # noqa: S101
     voters = max(1, min(_MOST_VOTERS, len(material.train[1]) // 5))
     return knn(material.train, material.test, **{"k": voters, **options})
 
@@ -82,11 +78,9 @@ def _knn(material: Material, **options: Any) -> Result:
     needs="clean",
 )
 def _denoising(material: Material, **options: Any) -> Result:
-    noisy = material.noisy
-    assert noisy is not None  # noqa: S101
-    assert noisy.clean is not None  # noqa: S101
-    low, high = noisy.clean.aminmax()
-    return denoising(noisy, model=material.model, **{"data_range": float(high - low) or 1.0, **options})
+    low, high = material.noisy.clean.aminmax()
+    options = {"data_range": float(high - low) or 1.0, **options}
+    return denoising(material.noisy, model=material.model, **options)
 
 
 def check_options(names: Iterable[str], options: Mapping[str, Any]) -> None:

@@ -1,16 +1,20 @@
 """Result of a protocol: a score and everything that produced it."""
 
 import importlib.metadata
-import json
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 import dcs
 
 _ALWAYS = ("torch", "numpy", "scipy", "scikit-learn")
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of dcs-learn, of the packages it computes with, and of further packages."""
+    return {
+        "dcs-learn": dcs.__version__,
+        **{package: importlib.metadata.version(package) for package in (*_ALWAYS, *packages)},
+    }
 
 
 @dataclass(frozen=True)
@@ -24,49 +28,25 @@ class Result:
         settings: Complete settings of the protocol, with the numbers of samples, features and classes.
         seed: Random seed; None if nothing is random.
         seconds: Time taken, including that of features.
-        versions: Versions of the packages that determine the score.
+        versions: Versions of the packages that determine the score; by default those of this installation.
     """
 
     protocol: str
     score: float
-    metrics: dict[str, float]
-    settings: dict[str, Any]
-    seed: int | None
-    seconds: float
-    versions: dict[str, str]
+    metrics: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=versions)
 
     @classmethod
-    def of(
-        cls,
-        protocol: str,
-        score: float,
-        *,
-        metrics: dict[str, float] | None = None,
-        settings: dict[str, Any] | None = None,
-        seed: int | None = None,
-        seconds: float = 0.0,
-    ) -> "Result":
+    def of(cls, protocol: str, score: float, **fields: Any) -> "Result":
         """Make a result with the versions of this installation."""
-        return cls(protocol, score, metrics or {}, settings or {}, seed, seconds, versions())
+        return cls(protocol, score, **fields)
 
     def to_json(self) -> str:
         """Return the result as one line of JSON; infinities and NaN become null."""
-        return json.dumps(_plain(asdict(self)), allow_nan=False)
+        from pydantic_core import to_json
 
-
-def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of dcs-learn, of the packages it computes with, and of further packages."""
-    return {
-        "dcs-learn": dcs.__version__,
-        **{package: importlib.metadata.version(package) for package in (*_ALWAYS, *packages)},
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):  # e.g. from loops over np.arange
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        # Numbers of NumPy come e.g. from loops over np.arange.
+        return to_json(asdict(self), inf_nan_mode="null", fallback=lambda number: number.item()).decode()

@@ -5,7 +5,15 @@
 
 from dcs.experiments.experiment import PROTOCOLS, VARIANTS, Experiment, Preset, Trial
 from dcs.experiments.figures import check_figures, draw_figures
-from dcs.experiments.formats import (
+from dcs.experiments.plan import EXPERIMENTS, PRESETS, plan
+from dcs.experiments.published import published
+from dcs.experiments.results import ResultLine, key_of, read_results
+from dcs.experiments.runner import RUNS, TrialsFailed, carry_out, parse_shard, share_of
+from dcs.experiments.table import (
+    TITLES,
+    Cell,
+    Column,
+    Table,
     as_csv,
     as_latex,
     as_markdown,
@@ -13,13 +21,9 @@ from dcs.experiments.formats import (
     experiment_title,
     remarks,
     score_text,
+    tables,
     write_tables,
 )
-from dcs.experiments.plan import EXPERIMENTS, PRESETS, plan
-from dcs.experiments.published import published
-from dcs.experiments.results import ResultLine, key_of, read_results
-from dcs.experiments.runner import RUNS, TrialsFailed, carry_out, parse_shard, share_of
-from dcs.experiments.table import TITLES, Cell, Column, Table, tables
 from dcs.experiments.trial import load_data, make_config, make_source, run_trial
 
 __all__ = [

@@ -39,9 +39,7 @@ class Trial(NamedTuple):
     # Fields below are newer than some results, which have their defaults.
     fold: int = 0  # test fold, of data that comes in folds
     weight: float = 0.0  # λ of a regulariser
-    how: str = HOWS[
-        0
-    ]  # whether a regulariser has its own pass through the backbone (separate) or not (shared)
+    how: str = HOWS[0]  # pass of a regulariser through the backbone: its own (separate) or not (shared)
     scale: str = "paper"  # size of network and heads: the paper's, or that of a smaller preset
 
     @property

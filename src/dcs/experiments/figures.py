@@ -69,11 +69,8 @@ def _images(figure: Any, predictors: dict[str, runs.Predictor], split: Any, titl
     """Draw rows: noisy, cosine, dCS, clean; predictions range from their smallest to their largest value."""
     noisy, clean = split.x[:IMAGES], split.clean[:IMAGES]
     with torch.no_grad():
-        rows = {
-            "noisy": noisy,
-            **{name: _stretched(p.network(noisy)) for name, p in predictors.items()},
-            "clean": clean,
-        }
+        predicted = {name: _stretched(p.network(noisy)) for name, p in predictors.items()}
+    rows = {"noisy": noisy, **predicted, "clean": clean}
     drawn = figure(figsize=(IMAGES, len(rows) + 0.5), layout="constrained")
     drawn.suptitle(title)
     for line, (name, images) in zip(drawn.subplots(len(rows), IMAGES), rows.items(), strict=True):

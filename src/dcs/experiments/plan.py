@@ -1,12 +1,13 @@
 """The experiments, and the trials that each is made of."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 from dcs._checks import check_choice, check_integer
 from dcs.data import CATALOGUE
-from dcs.experiments.experiment import BOTH, FOLDS, HOWS, UNTRAINED, VARIANTS, Experiment, Preset, Trial
+from dcs.experiments.experiment import BOTH, FOLDS, HOWS, UNTRAINED, VARIANTS, Experiment, Trial
 from dcs.experiments.expt0 import EXPT0
 from dcs.experiments.expt1 import EXPT1
 from dcs.experiments.expt2 import EXPT2
@@ -64,77 +65,60 @@ def plan(
     check_choice("experiment", experiment, EXPERIMENTS)
     check_choice("preset", preset, PRESETS)
     check_choice("precision", precision, ("no", "bf16"))
-    _check_own(experiment, {"noises": noises, "folds": folds, "lambdas": lambdas, "hows": hows})
     described = EXPERIMENTS[experiment]
+    amount = described.presets[preset]
     for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
         if value is not None:
             check_integer(name, value, at_least=1)
-    amount = described.presets[preset]
-    amount = amount._replace(epochs=epochs or amount.epochs, train_size=train_size or amount.train_size)
-    if lambdas is not None and methods is None:
-        methods = ["simsiam-dcs"]
-    chosen: dict[str, Sequence[str]] = {
-        "variants": variants,
-        "protocols": described.protocols if protocols is None else protocols,
-        "datasets": (amount.datasets or described.datasets) if datasets is None else datasets,
-        "methods": described.methods if methods is None else methods,
-        "hows": HOWS[:1] if hows is None else hows,
-    }
-    _check_known(described, chosen, regularised=lambdas is not None)
-    rows = [row for row in (*described.methods, *described.further) if row in chosen["methods"]]
+    _check_own(experiment, {"noises": noises, "folds": folds, "lambdas": lambdas, "hows": hows})
+    variable = [*described.methods, *described.further]
+    if lambdas is not None:
+        variable = [method for method in variable if described.regularises(method)]
+        methods = ["simsiam-dcs"] if methods is None else methods
+    protocols = described.protocols if protocols is None else protocols
+    datasets = (amount.datasets or described.datasets) if datasets is None else datasets
+    methods = described.methods if methods is None else methods
+    hows = HOWS[:1] if hows is None else hows
+    _check_names("variants", variants, VARIANTS)
+    _check_names("protocols", protocols, described.protocols)
+    _check_names("datasets", datasets, dict.fromkeys((*described.datasets, *described.stand_ins)))
+    _check_names("methods" if lambdas is None else "methods with lambdas", methods, variable)
+    _check_names("hows", hows, HOWS)
+    rows = [row for row in variable if row in methods]
     rows += described.orientation if lambdas is None else ()
-    base = Trial(experiment, "", 0.0, "", BOTH, "", 0, 0, 0, precision, scale=amount.scale)
-    planned = [
-        _completed(trial, described, amount)
-        for protocol in chosen["protocols"]
-        for dataset in chosen["datasets"]
-        for level in noises or amount.noises or described.noises
-        for fold in folds or described.folds
-        for number in range(trials or amount.trials[protocol])
-        for method in rows
-        for trial in _variations(
-            base._replace(
-                dataset=dataset,
-                noise=float(level),
-                method=method,
-                protocol=protocol,
-                trial=number,
-                fold=int(fold),
-            ),
-            chosen["variants"] if method in described.masked else (BOTH,),
-            chosen["hows"],
-            lambdas,
-        )
-    ]
+    levels, test_folds = noises or amount.noises or described.noises, folds or described.folds
+    planned = []
+    for protocol, dataset, noise, fold in product(protocols, datasets, levels, test_folds):
+        there = available_samples(dataset, protocol)
+        size = min(there, train_size or amount.train_size or there)
+        length = epochs or amount.epochs or math.ceil(QUICK_STEPS / math.ceil(size / described.batch_size))
+        place = Trial(experiment, dataset, float(noise), "", BOTH, protocol, 0, 0, size, fold=int(fold))
+        place = place._replace(scale=amount.scale)
+        for number, method in product(range(trials or amount.trials[protocol]), rows):
+            trial = place._replace(method=method, trial=number)
+            if method != UNTRAINED and method not in described.baselines:
+                trial = trial._replace(epochs=length, precision=precision)
+            masks = variants if method in described.masked else (BOTH,)
+            if described.regularises(method):
+                weights = map(float, lambdas or (described.weights[dataset],))
+                options = product(masks, hows, weights)
+            else:
+                options = product(masks, HOWS[:1], (0.0,))
+            planned += [trial._replace(variant=v, how=how, weight=weight) for v, how, weight in options]
     return list(dict.fromkeys(planned))
 
 
-def available_samples(trial: Trial) -> int:
+def available_samples(dataset: str, protocol: str) -> int:
     """Return the number of samples that a trial could learn from."""
-    entry = CATALOGUE[trial.dataset]
-    return entry.train if trial.part == "train" else entry.train + entry.test
+    entry = CATALOGUE[dataset]
+    return entry.train if protocol == "linear" else entry.train + entry.test
 
 
-def _check_known(described: Experiment, chosen: dict[str, Sequence[str]], *, regularised: bool) -> None:
-    """Raise if an experiment does not know a name."""
-    methods = [
-        method
-        for method in (*described.methods, *described.further)
-        if described.regularises(method) or not regularised
-    ]
-    known: dict[str, Sequence[str]] = {
-        "variants": VARIANTS,
-        "protocols": described.protocols,
-        "datasets": tuple(dict.fromkeys((*described.datasets, *described.stand_ins))),
-        "methods": methods,
-        "hows": HOWS,
-    }
-    for name, values in chosen.items():
-        if not values:
-            raise ValueError(f"{name} is empty: give some of {', '.join(known[name])}")
-        shown = f"{name} with lambdas" if regularised and name == "methods" else name
-        for value in values:
-            check_choice(shown, value, known[name])
+def _check_names(name: str, given: Sequence[str], known: Iterable[str]) -> None:
+    if not given:
+        raise ValueError(f"{name} is empty: give some of {', '.join(known)}")
+    for value in given:
+        check_choice(name, value, known)
 
 
 def _check_own(experiment: str, given: dict[str, Sequence[Any] | None]) -> None:
@@ -151,28 +135,3 @@ def _check_own(experiment: str, given: dict[str, Sequence[Any] | None]) -> None:
             raise ValueError(f"{name} must be above 0 and at most {largest}, got {list(values)}")
     for fold in given["folds"] or ():
         check_choice("folds", str(fold), [str(known) for known in FOLDS])
-
-
-def _variations(
-    trial: Trial, variants: Sequence[str], hows: Sequence[str], lambdas: Sequence[float] | None
-) -> list[Trial]:
-    """Return the trial in each variant, and with each regulariser if its method has one."""
-    described = EXPERIMENTS[trial.experiment]
-    if not described.regularises(trial.method):
-        return [trial._replace(variant=variant) for variant in variants]
-    return [
-        trial._replace(variant=variant, how=how, weight=float(weight))
-        for variant in variants
-        for how in hows
-        for weight in lambdas or (described.weights[trial.dataset],)
-    ]
-
-
-def _completed(trial: Trial, described: Experiment, amount: Preset) -> Trial:
-    """Return the trial with the number of samples and epochs of a preset."""
-    there = available_samples(trial)
-    size = min(there, amount.train_size or there)
-    if trial.method == UNTRAINED or trial.method in described.baselines:
-        return trial._replace(train_size=size, precision="no")
-    epochs = amount.epochs or math.ceil(QUICK_STEPS / math.ceil(size / described.batch_size))
-    return trial._replace(train_size=size, epochs=epochs)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dcs._checks import check_choice
 from dcs._registry import explain
@@ -52,6 +52,8 @@ class ResultLine(BaseModel):
             return line
         if not isinstance(line, Mapping):
             raise ValueError(f"it must be an object with named fields, got {line!r:.60}")
+        if line.get("experiment", "") is None:
+            raise ValueError("experiment is null: dcs evaluate writes such lines to the directory of a run")
         try:
             return cls(**line)
         except ValidationError as error:
@@ -61,13 +63,6 @@ class ResultLine(BaseModel):
     def key(self) -> Trial:
         """The trial that the result is of."""
         return Trial(*(getattr(self, name) for name in Trial._fields))
-
-    @field_validator("experiment", mode="before")
-    @classmethod
-    def _of_an_experiment(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("experiment is null: dcs evaluate writes such lines to the directory of a run")
-        return value
 
     @model_validator(mode="after")
     def _check_names(self) -> "ResultLine":

@@ -10,19 +10,19 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from filelock import FileLock, Timeout
 from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from dcs._checks import check_choice, check_integer
 from dcs._optional import require
 from dcs.experiments.experiment import Trial
 from dcs.experiments.results import Line, key_of, read_results
-from dcs.experiments.trial import WAIT_SECONDS, run_trial
+from dcs.experiments.trial import WAIT_SECONDS, hold, run_trial
 from dcs.runs import RESULTS, Stopped
 from dcs.training import RunError
 from dcs.training.checkpoint import cut_unfinished_line
@@ -30,20 +30,9 @@ from dcs.training.checkpoint import cut_unfinished_line
 BACKENDS = ("loky", "ray")
 RUNS = "runs"
 _WATCH = "dcs-watch-parent"
-
-
-class Failed(NamedTuple):
-    """A trial without a result, and the reason."""
-
-    trial: Trial
-    reason: str
-
-
-class Answer(NamedTuple):
-    """The outcome of a trial and the warnings it gave, perhaps in another process."""
-
-    outcome: Line | Failed
-    warned: list[tuple[str, type[Warning]]]
+# A trial, its result or the reason why there is none, and the warnings it gave, perhaps in another process.
+Answer = tuple[Trial, Line | str, list[tuple[str, type[Warning]]]]
+Answers = Generator[Answer, None, None]
 
 
 class TrialsFailed(RunError):  # noqa: N818  (named for what happened, as `Stopped` is)
@@ -98,20 +87,28 @@ def carry_out(
         raise RunError(f"{out} is a file: give a directory")
     (out / RUNS).mkdir(parents=True, exist_ok=True)
     path = out / (RESULTS if count == 1 else f"results-{number}-of-{count}.jsonl")
-    with _locked(path), warnings.catch_warnings():
+    busy = f"{path} is being written by another process: wait for it, or stop it"
+    lock = hold(path.with_name(f".{path.name}.lock"), WAIT_SECONDS, busy)
+    with lock, warnings.catch_warnings():
         # joblib replaces a process that has grown, e.g. by data that is kept for the next trial.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
         done = {key_of(line) for line in read_results(out)}
         waiting = [trial for trial in share_of(trials, shard) if trial not in done]
         cut_unfinished_line(path)
         failures = {}
-        answers = _run_all(waiting, (out / RUNS).absolute(), root, jobs, backend)
+        task = partial(_attempt, out=(out / RUNS).absolute(), root=root)
+        if backend == "loky" and jobs == 1:
+            answers: Answers = (task(trial) for trial in waiting)
+        else:
+            parent = os.getpid() if backend == "loky" else None  # Ray ends its own processes
+            task = partial(task, threads=max(1, cpu_count() // jobs), parent=parent)
+            answers = _side_by_side((delayed(task)(trial) for trial in waiting), jobs, backend)
         # Closing ends processes that are still running when this one is stopped.
         with path.open("a", encoding="utf-8") as file, contextlib.closing(answers):
-            for outcome, warned in answers:
-                if isinstance(outcome, Failed):
-                    failures[outcome.trial] = outcome.reason
-                    failed(*outcome)
+            for trial, outcome, warned in answers:
+                if isinstance(outcome, str):
+                    failures[trial] = outcome
+                    failed(trial, outcome)
                 else:
                     file.write(json.dumps(outcome) + "\n")
                     file.flush()
@@ -142,39 +139,24 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-Answers = Generator[Answer, None, None]
-
-
-def _run_all(trials: Sequence[Trial], out: Path, root: str | None, jobs: int, backend: str) -> Answers:
-    if backend == "loky" and jobs == 1:
-        return (_attempt(trial, out, root) for trial in trials)
-    threads = max(1, cpu_count() // jobs)
-    parent = os.getpid() if backend == "loky" else None  # Ray ends its own processes
-    calls = (delayed(_attempt)(trial, out, root, threads, parent) for trial in trials)
-    return _side_by_side(calls, jobs, backend)
-
-
 def _attempt(
     trial: Trial, out: Path, root: str | None, threads: int | None = None, parent: int | None = None
 ) -> Answer:
     """Run a trial; a failure is returned, so that the others are run. Warnings name the trial."""
     if parent is not None:
         _end_with(parent)
+    outcome: Line | str
     with warnings.catch_warnings(record=True) as caught:
-        outcome = _outcome(trial, out, root, threads)
+        try:
+            outcome = run_trial(trial, out, root, threads)
+        except Stopped:
+            raise
+        except (ValueError, OSError, ImportError) as error:  # what a user can fix
+            outcome = str(error) or type(error).__name__
+        except Exception:  # noqa: BLE001  (whatever it is, it is reported)
+            outcome = traceback.format_exc()
     texts = dict.fromkeys((f"{trial.name}: {warning.message}", warning.category) for warning in caught)
-    return Answer(outcome, list(texts))
-
-
-def _outcome(trial: Trial, out: Path, root: str | None, threads: int | None) -> Line | Failed:
-    try:
-        return run_trial(trial, out, root, threads)
-    except Stopped:
-        raise
-    except (ValueError, OSError, ImportError) as error:  # what a user can fix
-        return Failed(trial, str(error) or type(error).__name__)
-    except Exception:  # noqa: BLE001  (whatever it is, it is reported)
-        return Failed(trial, traceback.format_exc())
+    return trial, outcome, list(texts)
 
 
 def _end_with(parent: int) -> None:
@@ -214,14 +196,3 @@ def _side_by_side(calls: Iterable[Any], jobs: int, backend: str) -> Answers:
     with parallel_config("ray", n_jobs=jobs):
         while some := list(itertools.islice(waiting, jobs)):
             yield from Parallel()(some)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=WAIT_SECONDS)
-    try:
-        held = lock.acquire()
-    except Timeout:
-        raise RunError(f"{path} is being written by another process: wait for it, or stop it") from None
-    with held:
-        yield

@@ -1,22 +1,27 @@
-"""Results as tables: mean and deviation next to the published value, and how certain the best is."""
+"""Results as tables, in Markdown, LaTeX and CSV, next to the published values."""
 
+import csv
+import io
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from scipy.stats import ttest_ind_from_stats
 
 from dcs.experiments.experiment import BOTH, FOLDS, HOWS, PROTOCOLS, VARIANTS
 from dcs.experiments.plan import EXPERIMENTS
-from dcs.experiments.published import Score, published
+from dcs.experiments.published import ESC50_BASELINES, HOURS, Score, published
 from dcs.experiments.results import ResultLine
 from dcs.training import read_config
+from dcs.training.checkpoint import write_atomically
 
 TITLES = {"linear": "Linear evaluation", "clustering": "Clustering"}
 _SWEEP = "Linear evaluation with different λ"
 _ALL = "all"  # five folds
+_LATEX = str.maketrans({"λ": r"$\lambda$", "σ": r"$\sigma$", "±": r"$\pm$"})
 _Row = tuple[str, str, str, float | None]  # method, variant, how, and λ where it is compared
 
 
@@ -26,7 +31,7 @@ class _Entry(NamedTuple):
     line: ResultLine
     score: float
     fold: str
-    mixed: bool = False
+    settings: frozenset[str]  # of all lines that it is made of
 
 
 class Column(NamedTuple):
@@ -91,9 +96,14 @@ class Table:
     @property
     def rows(self) -> list[str]:
         """Rows that have a cell, methods first."""
-        cells = [cell for column in self.columns.values() for cell in column.values()]
-        places = {cell.row: _place(cell, self.experiment) for cell in cells}
-        return sorted(places, key=lambda row: places[row])
+        methods, variants = EXPERIMENTS[self.experiment].rows, (*VARIANTS, BOTH)
+
+        def place(cell: Cell) -> tuple[float, ...]:
+            order = methods.index(cell.method), variants.index(cell.variant), HOWS.index(cell.how)
+            return *order, cell.weight or 0
+
+        cells = {cell.row: cell for column in self.columns.values() for cell in column.values()}
+        return sorted(cells, key=lambda row: place(cells[row]))
 
     @property
     def title(self) -> str:
@@ -110,79 +120,89 @@ class Table:
         }
 
 
+def _heading(column: Column) -> str:
+    if column.fold:
+        return f"{column.dataset}, {'all five folds' if column.fold == _ALL else f'fold {column.fold}'}"
+    return f"{column.dataset}, σ = {column.noise:g}" if column.noise else column.dataset
+
+
+def _amount(column: Column, others: Sequence[Column]) -> list[str]:
+    """Return how much was run, as far as others differ in it."""
+    words = {
+        "train_size": f"{column.train_size:,} samples",
+        "epochs": f"{column.epochs} epochs",
+        "precision": "full precision" if column.precision == "no" else column.precision,
+        "scale": f"network of {column.scale}",
+    }
+    return [text for name, text in words.items() if len({getattr(other, name) for other in others}) > 1]
+
+
 def tables(lines: Iterable[ResultLine | Mapping[str, Any]]) -> list[Table]:
     """Put results in tables: for each experiment and protocol, and for λ of Expt2 if several were tried."""
-    results = [ResultLine.of(line) for line in lines]
+    groups: dict[tuple[str, str], list[_Entry]] = {}
+    for line in map(ResultLine.of, lines):
+        entry = _Entry(line, line.score, str(line.fold or ""), frozenset({_settings(line)}))
+        groups.setdefault((line.experiment, line.protocol), []).append(entry)
     found = []
-    for name in EXPERIMENTS:
-        for protocol in PROTOCOLS:
-            own = [line for line in results if (line.experiment, line.protocol) == (name, protocol)]
-            usual = [line for line in own if not _is_swept(line)]
-            swept = {line.method for line in own if _is_swept(line)}
-            if usual:
-                found.append(Table(name, protocol, _columns(_entries(usual) + _over_folds(usual), False)))
-            if swept:
-                rows = [line for line in own if line.method in swept]
-                found.append(Table(name, protocol, _columns(_entries(rows), True), sweep=True))
+    for name, protocol in ((name, protocol) for name in EXPERIMENTS for protocol in PROTOCOLS):
+        own = groups.get((name, protocol), [])
+        papers = EXPERIMENTS[name].weights
+        usual = [entry for entry in own if entry.line.weight in (0, papers.get(entry.line.dataset))]
+        swept = {line.method for line, *_ in own if line.weight not in (0, papers.get(line.dataset))}
+        if usual:
+            found.append(Table(name, protocol, _columns(usual + _over_folds(usual), name, sweep=False)))
+        if swept:
+            rows = [entry for entry in own if entry.line.method in swept]
+            found.append(Table(name, protocol, _columns(rows, name, sweep=True), sweep=True))
     return found
 
 
-def _is_swept(line: ResultLine) -> bool:
-    """Return whether λ is another than the paper's."""
-    return line.weight not in (0, EXPERIMENTS[line.experiment].weights.get(line.dataset))
-
-
-def _entries(lines: Iterable[ResultLine]) -> list[_Entry]:
-    return [_Entry(line, line.score, str(line.fold or "")) for line in lines]
-
-
-def _over_folds(lines: Iterable[ResultLine]) -> list[_Entry]:
+def _over_folds(entries: Iterable[_Entry]) -> list[_Entry]:
     """Return the mean over all five folds, for each trial that was run on all of them."""
-    groups: dict[Any, dict[int, ResultLine]] = {}
-    for line in lines:
-        if line.fold:
-            groups.setdefault(line.key._replace(fold=0), {})[line.fold] = line
+    groups: dict[Any, dict[str, _Entry]] = {}
+    for entry in entries:
+        if entry.fold:
+            groups.setdefault(entry.line.key._replace(fold=0), {})[entry.fold] = entry
     return [
         _Entry(
-            next(iter(folds.values())),
-            statistics.mean(line.score for line in folds.values()),
+            next(iter(folds.values())).line,
+            statistics.mean(entry.score for entry in folds.values()),
             _ALL,
-            len({_settings(line) for line in folds.values()}) > 1,
+            frozenset().union(*(entry.settings for entry in folds.values())),
         )
         for folds in groups.values()
         if len(folds) == len(FOLDS)
     ]
 
 
-def _columns(entries: list[_Entry], sweep: bool) -> dict[Column, dict[str, Cell]]:
+def _columns(entries: list[_Entry], experiment: str, *, sweep: bool) -> dict[Column, dict[str, Cell]]:
     columns: dict[Column, dict[_Row, list[_Entry]]] = {}
-    # What needs no training stands next to trainings of any length.
-    for trained in (True, False):
-        for entry in entries:
-            line = entry.line
-            if (line.epochs > 0) != trained:
-                continue
-            key = Column(**{**{name: getattr(line, name) for name in Column._fields}, "fold": entry.fold})
-            beside = [c for c in columns if not trained and c._replace(epochs=0, precision="no") == key]
-            row = line.method, line.variant, line.how, line.weight if sweep else None
-            for column in beside or [key]:
-                columns.setdefault(column, {}).setdefault(row, []).append(entry)
-    experiment = entries[0].line.experiment
-    first = {name: number for number, name in enumerate(EXPERIMENTS[experiment].datasets)}
-    return {
-        column: {
-            cell.row: cell
-            for cell in _ranked([_cell(column, row, own) for row, own in columns[column].items()], experiment)
-        }
-        for column in sorted(columns, key=lambda column: (first.get(column.dataset, len(first)), column))
-    }
+    # What needs no training comes last, as it stands next to trainings of any length.
+    for entry in sorted(entries, key=lambda entry: entry.line.epochs == 0):
+        line = entry.line
+        key = Column(**{**{name: getattr(line, name) for name in Column._fields}, "fold": entry.fold})
+        beside = [c for c in columns if not line.epochs and c._replace(epochs=0, precision="no") == key]
+        row = line.method, line.variant, line.how, line.weight if sweep else None
+        for column in beside or [key]:
+            columns.setdefault(column, {}).setdefault(row, []).append(entry)
+    described = EXPERIMENTS[experiment]
+    first = {name: number for number, name in enumerate(described.datasets)}
+    found: dict[Column, dict[str, Cell]] = {}
+    for column in sorted(columns, key=lambda column: (first.get(column.dataset, len(first)), column)):
+        cells = [_cell(column, row, own) for row, own in columns[column].items()]
+        means = {cell.printed for cell in cells if cell.method not in described.orientation}
+        ranks = dict(zip(sorted(means, reverse=True), (1, 2), strict=False))
+        for cell in cells:
+            rank = None if cell.method in described.orientation else ranks.get(cell.printed)
+            found.setdefault(column, {})[cell.row] = replace(cell, rank=rank)
+    return found
 
 
 def _cell(column: Column, row: _Row, entries: list[_Entry]) -> Cell:
     (method, variant, how, weight), first = row, entries[0].line
     theirs = published(first.experiment, column.dataset, column.noise, method, first.protocol, weight=weight)
-    lines = [entry.line for entry in entries]
-    times = [line.metrics["step_seconds"] for line in lines if "step_seconds" in line.metrics]
+    metrics = [entry.line.metrics for entry in entries]
+    times = [measured["step_seconds"] for measured in metrics if "step_seconds" in measured]
     return Cell(
         method,
         variant,
@@ -191,7 +211,7 @@ def _cell(column: Column, row: _Row, entries: list[_Entry]) -> Cell:
         how=how,
         weight=weight,
         step_seconds=statistics.median(times) if times else None,
-        mixed=len({_settings(line) for line in lines}) > 1 or any(entry.mixed for entry in entries),
+        mixed=len(frozenset().union(*(entry.settings for entry in entries))) > 1,
     )
 
 
@@ -215,20 +235,6 @@ def _without_sigma(described: Any) -> Any:
     return {name: _without_sigma(value) for name, value in described.items() if name != "sigma"}
 
 
-def _ranked(cells: Sequence[Cell], experiment: str) -> list[Cell]:
-    unranked = EXPERIMENTS[experiment].orientation
-    means = {cell.printed for cell in cells if cell.method not in unranked}
-    ranks = dict(zip(sorted(means, reverse=True), (1, 2), strict=False))
-    return [
-        replace(cell, rank=None if cell.method in unranked else ranks.get(cell.printed)) for cell in cells
-    ]
-
-
-def _place(cell: Cell, experiment: str) -> tuple[float, ...]:
-    variant = (*VARIANTS, BOTH).index(cell.variant)
-    return EXPERIMENTS[experiment].rows.index(cell.method), variant, HOWS.index(cell.how), cell.weight or 0
-
-
 def against_best(cell: Cell, cells: Iterable[Cell]) -> float | None:
     """Return p of Welch's test of a runner-up against the single best, if they have a spread."""
     best = [other for other in cells if other.rank == 1]
@@ -241,18 +247,161 @@ def against_best(cell: Cell, cells: Iterable[Cell]) -> float | None:
     return float(ttest_ind_from_stats(*described, equal_var=False).pvalue)
 
 
-def _heading(column: Column) -> str:
-    if column.fold:
-        return f"{column.dataset}, {'all five folds' if column.fold == _ALL else f'fold {column.fold}'}"
-    return f"{column.dataset}, σ = {column.noise:g}" if column.noise else column.dataset
+def as_markdown(table: Table) -> str:
+    """Return a table in Markdown, with the published values in columns of their own."""
+    header = ["", *(name for heading in table.headings.values() for name in (heading, "paper"))]
+    rows = [header, ["---"] * len(header)]
+    for row in table.rows:
+        texts = _texts(table, row, "**{}**", "<u>{}</u>")
+        rows.append([row, *(text for own_and_published in texts for text in own_and_published)])
+    lines = [f"### {table.title}, %", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    lines += [f"- {table.headings[column]}: {text}" for column, text in remarks(table).items()]
+    if table.experiment == "expt3" and any(column.dataset == "esc50" for column in table.columns):
+        listed = ", ".join(f"{name} {score}" for name, score in ESC50_BASELINES.items())
+        lines += [f"- ESC-50's own page lists, as means over its five folds: {listed}"]
+    return "\n".join(lines) + "\n"
 
 
-def _amount(column: Column, others: Sequence[Column]) -> list[str]:
-    """Return how much was run, as far as others differ in it."""
-    words = {
-        "train_size": f"{column.train_size:,} samples",
-        "epochs": f"{column.epochs} epochs",
-        "precision": "full precision" if column.precision == "no" else column.precision,
-        "scale": f"network of {column.scale}",
+def as_latex(table: Table) -> str:
+    """Return a table in LaTeX, with notes below it; it needs booktabs."""
+    rows = []
+    for row in table.rows:
+        own, theirs = zip(*_texts(table, row, r"\textbf{{{}}}", r"\underline{{{}}}"), strict=True)
+        rows.append([row, *own])
+        rows += [["", *(text and f"({text})" for text in theirs)]] if any(theirs) else []
+    notes = [f"{table.headings[column]}: {text}." for column, text in remarks(table).items()]
+    lines = [
+        rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}",
+        r"\toprule",
+        " & ".join(["", *table.headings.values()]) + r" \\",
+        r"\midrule",
+        *(" & ".join(row) + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par{{\footnotesize {note}\par}}" for note in notes),
+    ]
+    comment = f"% {table.title}, accuracy (%): ours, and the published value below it\n"
+    return comment + "\n".join(lines).translate(_LATEX) + "\n"
+
+
+def _texts(table: Table, row: str, best: str, second: str) -> list[tuple[str, str]]:
+    """Return the score, marked if it is one of the best two, and the published one, for each column."""
+    found = []
+    for cell in (cells.get(row) for cells in table.columns.values()):
+        if cell is None:
+            found.append(("", ""))
+        else:
+            mark = {1: best, 2: second}.get(cell.rank or 0, "{}")
+            own = score_text((cell.mean, cell.deviation))
+            found.append((mark.format(own), score_text(cell.published)))
+    return found
+
+
+def as_csv(found: Iterable[Table]) -> str:
+    """Return all tables as CSV, one line per cell."""
+    text = io.StringIO()
+    names = "experiment protocol dataset noise fold train_size epochs precision scale method variant how "
+    names += "weight mean deviation trials rank welch_p published_mean published_deviation step_seconds"
+    writer = csv.DictWriter(text, names.split(), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for table in found:
+        for column, cells in table.columns.items():
+            for cell in (cells[row] for row in table.rows if row in cells):
+                theirs = cell.published or (None, None)
+                computed = {
+                    "mean": cell.mean,
+                    "deviation": cell.deviation,
+                    "trials": len(cell.scores),
+                    "welch_p": against_best(cell, cells.values()),
+                    "published_mean": theirs[0],
+                    "published_deviation": theirs[1],
+                }
+                writer.writerow({**vars(table), **column._asdict(), **vars(cell), **computed})
+    return text.getvalue()
+
+
+def as_page(found: Sequence[Table]) -> str:
+    """Return all tables in Markdown, those of each experiment below its title."""
+    names = dict.fromkeys(table.experiment for table in found)
+    groups = [[table for table in found if table.experiment == name] for name in names]
+    return "\n".join("\n".join([f"## {experiment_title(own)}\n", *map(as_markdown, own)]) for own in groups)
+
+
+def write_tables(found: Sequence[Table], out: Path) -> list[Path]:
+    """Write table.md, table.csv and table.tex to a directory."""
+    contents = {
+        "table.md": as_page(found),
+        "table.csv": as_csv(found),
+        "table.tex": "\n".join(as_latex(table) for table in found),
     }
-    return [text for name, text in words.items() if len({getattr(other, name) for other in others}) > 1]
+    for name, content in contents.items():
+        write_atomically(out / name, content.encode())
+    return [out / name for name in contents]
+
+
+def experiment_title(found: Sequence[Table]) -> str:
+    """Return the heading of an experiment's tables, with the data if it is not the paper's."""
+    experiment = EXPERIMENTS[found[0].experiment]
+    datasets = dict.fromkeys(column.dataset for table in found for column in table.columns)
+    others = [name for name in datasets if name not in experiment.datasets]
+    return f"{experiment.title}, here on {', '.join(others)}" if others else experiment.title
+
+
+def remarks(table: Table) -> dict[Column, str]:
+    """Return how much was run in each column, and how far its best is ahead."""
+    texts = {}
+    for column, cells in table.columns.items():
+        counts = sorted({len(cell.scores) for cell in cells.values()})
+        trials = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        text = f"{column.train_size:,} samples, {column.epochs} epochs, trials: {trials}"
+        if column.precision != "no":
+            text += f", in {column.precision}"
+        if column.scale != "paper":
+            text += f", the smaller network of the preset {column.scale}"
+        mixed = [row for row in table.rows if row in cells and cells[row].mixed]
+        if mixed:
+            text += f"; {_and(mixed)}: of different settings or versions, which a mean should not mix"
+        texts[column] = text + _ahead(cells.values()) + _times(table, column)
+    return texts
+
+
+def _ahead(cells: Iterable[Cell]) -> str:
+    """Return how far the best is ahead of the runner-up."""
+    best, second = ([cell for cell in cells if cell.rank == rank] for rank in (1, 2))
+    if len(best) > 1:
+        return f"; {_and(cell.row for cell in best)} are level"
+    if not best or not second:
+        return ""
+    text = f"; {best[0].row} is {best[0].printed - second[0].printed:.2f} ahead of "
+    text += _and(cell.row for cell in second)
+    found = [against_best(cell, best) for cell in second]
+    if None not in found:
+        return f"{text} (Welch test of two picked after looking: p = {_and(f'{p:.2g}' for p in found)})"
+    several = all(len(cell.scores) > 1 for cell in (*best, *second))
+    return f"{text} (no spread to test with)" if several else text
+
+
+def _and(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _times(table: Table, column: Column) -> str:
+    """Return the time of a step relative to the first method, for Expt2."""
+    cells = [table.columns[column][row] for row in table.rows if row in table.columns[column]]
+    timed = [cell for cell in cells if cell.step_seconds]
+    if table.experiment != "expt2" or not timed or timed[0].step_seconds is None:
+        return ""
+    first = timed[0].step_seconds
+    others = ", ".join(f"{cell.row} {(cell.step_seconds or 0) / first:.2f}" for cell in timed[1:])
+    text = f"; a step of {timed[0].row} takes {1000 * first:.0f} ms"
+    text += f", relative to which {others}" if others else ""
+    return text + (f" (the paper: {HOURS[column.dataset]})" if column.dataset in HOURS else "")
+
+
+def score_text(score: tuple[float, float | None] | None) -> str:
+    """Return a mean and its deviation, if there is one, as text."""
+    if score is None:
+        return ""
+    mean, deviation = score
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"

@@ -1,18 +1,18 @@
 """One trial, from its data to its line of results.jsonl."""
 
-import contextlib
 import json
 import statistics
 import time
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
 
 from dcs import data, evaluation
-from dcs.experiments.experiment import UNTRAINED, Encode, Experiment, Trial
+from dcs.experiments.experiment import UNTRAINED, Trial
 from dcs.experiments.plan import EXPERIMENTS, available_samples
 from dcs.runs import METRICS, Parts, Seen, fit, read_history, see
 from dcs.runs.directory import LOCK
@@ -20,15 +20,6 @@ from dcs.training import Facts, RunError, TrainingConfig, complete, read_config
 from dcs.training.optimizer import batch_used
 
 WAIT_SECONDS = 10.0  # for a process that is about to end
-
-
-class Encoder(NamedTuple):
-    """What makes features of samples, and how it was trained."""
-
-    encode: Encode
-    settings: dict[str, Any]
-    objective: dict[str, Any] | None = None  # description of the objective
-    metrics: dict[str, float] = {}  # noqa: RUF012  (never changed)
 
 
 def run_trial(trial: Trial, out: Path, root: str | None = None, threads: int | None = None) -> dict[str, Any]:
@@ -46,22 +37,16 @@ def run_trial(trial: Trial, out: Path, root: str | None = None, threads: int | N
     torch.set_num_threads(threads)
     try:
         source = make_source(trial, root)
-        encoder, result = _score(trial, source, out, threads)
+        used, metrics, result = _score(trial, source, out, threads)
     finally:
         torch.set_num_threads(before)
-    used: dict[str, Any] = {
-        "data": source.model_dump(mode="json", exclude={"root"}, exclude_none=True),
-        "training": encoder.settings,
-        "evaluation": result.settings,
-    }
-    if encoder.objective is not None:
-        used["objective"] = encoder.objective
+    described = source.model_dump(mode="json", exclude={"root"}, exclude_none=True)
     return {
         **trial._asdict(),
         "seed": trial.seed,
         "score": result.score,
-        "metrics": {**result.metrics, **encoder.metrics},
-        "settings": used,
+        "metrics": {**result.metrics, **metrics},
+        "settings": {"data": described, **used, "evaluation": result.settings},
         "versions": result.versions,
         "seconds": round(time.perf_counter() - start, 3),
     }
@@ -69,7 +54,7 @@ def run_trial(trial: Trial, out: Path, root: str | None = None, threads: int | N
 
 def make_source(trial: Trial, root: str | None = None) -> data.Source:
     """Return the source of a trial's data; the noise and the subset are the same in all trials."""
-    whole = trial.train_size >= available_samples(trial)
+    whole = trial.train_size >= available_samples(trial.dataset, trial.protocol)
     return data.Source.of(
         trial.dataset,
         root=root,
@@ -109,55 +94,43 @@ def make_config(trial: Trial, found: data.Dataset, threads: int | None = None) -
 
 def _score(
     trial: Trial, source: data.Source, out: Path, threads: int | None
-) -> tuple[Encoder, evaluation.Result]:
+) -> tuple[dict[str, Any], dict[str, float], evaluation.Result]:
+    """Train an encoder, or load it, and score it; return also its settings and what else was measured."""
     experiment = EXPERIMENTS[trial.experiment]
     found = _load(source, experiment.resident)
     config = make_config(trial, found, threads)
     seen, test = _see(source, experiment.resident, json.dumps(config.front_end))
-    encoder = _encoder(trial, experiment, found, seen, config, source, out)
-    train = encoder.encode(seen.x), found.train.y
-    if trial.protocol == "clustering":
-        return encoder, evaluation.clustering(train, seed=trial.seed)
-    assert found.test is not None  # noqa: S101  (all data sets of the experiments have one)
-    held_out = encoder.encode(test), found.test.y
-    if experiment.neighbours:
-        encoder.metrics["knn"] = evaluation.knn(train, held_out).score
-    return encoder, evaluation.linear(train, held_out, head=experiment.head(trial), seed=trial.seed)
-
-
-def _encoder(
-    trial: Trial,
-    experiment: Experiment,
-    found: data.Dataset,
-    seen: Seen,
-    config: TrainingConfig,
-    source: data.Source,
-    out: Path,
-) -> Encoder:
-    """Train an encoder, load it where that was done before, or make one that needs no training."""
+    used: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
     if trial.method in experiment.baselines:
         encode = experiment.baselines[trial.method](trial, seen.x)
-        used = config.model_dump(mode="json", include={"n_components", "front_end"})
-        return Encoder(encode, used, metrics={})
-    if trial.method == UNTRAINED:
-        predictor = fit(found.train, config, parts=Parts(seen=seen))
-        used = config.model_dump(mode="json", include={"network", "network_options", "n_components"})
-        return Encoder(predictor.encode, used, metrics={})
-    parts = experiment.parts(trial, found, config)._replace(seen=seen)
-    _wait_for(out / trial.name)
-    predictor = fit(
-        found.train,
-        config,
-        out / trial.name,
-        parts=parts,
-        source=source,
-        trial=trial._asdict(),
-        resume=True,
-    )
-    record = predictor.record
-    used = {**record.plain()["training"], "versions": record.versions}
-    took = _step_seconds(out / trial.name / METRICS, batch_used(config, len(found.train)))
-    return Encoder(predictor.encode, used, predictor.learned.objective, took)
+        used["training"] = config.model_dump(mode="json", include={"n_components", "front_end"})
+    elif trial.method == UNTRAINED:
+        encode = fit(found.train, config, parts=Parts(seen=seen)).encode
+        kept = {"network", "network_options", "n_components"}
+        used["training"] = config.model_dump(mode="json", include=kept)
+    else:
+        folder, parts = out / trial.name, experiment.parts(trial, found, config)._replace(seen=seen)
+        busy = f"{folder} is in use by another process, which runs this trial: it is skipped here"
+        if (folder / LOCK).exists():
+            with hold(folder / LOCK, WAIT_SECONDS, busy):
+                pass
+        trained: dict[str, Any] = {"source": source, "trial": trial._asdict(), "resume": True}
+        predictor = fit(found.train, config, folder, parts=parts, **trained)
+        encode, record = predictor.encode, predictor.record
+        used["training"] = {**record.plain()["training"], "versions": record.versions}
+        if predictor.learned.objective is not None:
+            used["objective"] = predictor.learned.objective
+        metrics = _step_seconds(folder / METRICS, batch_used(config, len(found.train)))
+    train = encode(seen.x), found.train.y
+    if trial.protocol == "clustering":
+        return used, metrics, evaluation.clustering(train, seed=trial.seed)
+    assert found.test is not None  # noqa: S101  (all data sets of the experiments have one)
+    held_out = encode(test), found.test.y
+    if experiment.neighbours:
+        metrics["knn"] = evaluation.knn(train, held_out).score
+    result = evaluation.linear(train, held_out, head=experiment.head(trial), seed=trial.seed)
+    return used, metrics, result
 
 
 # Trials that follow each other often have the same data.
@@ -175,12 +148,12 @@ def _see(source: data.Source, resident: bool | None, front_end: str) -> tuple[Se
     return seen, found.test.x if seen.front_end is None else seen.front_end.of(found.test.x)
 
 
-def _wait_for(folder: Path) -> None:
-    """Wait for a process that is about to end and leave the directory of a run."""
-    if (folder / LOCK).exists():
-        with contextlib.suppress(Timeout), FileLock(folder / LOCK, timeout=WAIT_SECONDS):
-            return
-        raise RunError(f"{folder} is in use by another process, which runs this trial: it is skipped here")
+def hold(path: Path, seconds: float, refusal: str) -> AbstractContextManager[Any]:
+    """Return a lock that is held, as soon as another process releases it; refuse if none does in time."""
+    try:
+        return FileLock(path, timeout=seconds).acquire()
+    except Timeout:
+        raise RunError(refusal) from None
 
 
 def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
