@@ -118,28 +118,18 @@ class Evidence:
         return known and self.evenness is not None and self.evenness < 0.6
 
     @cached_property
-    def by_sample(self) -> NoiseSpread | None:
-        """Noise in the flat regions of each sample, compared between samples."""
-        if self.near is None or self.correlated or self.by_position:
-            return None
-        return spread_over_samples(self.near)
-
-    @cached_property
-    def by_cell(self) -> NoiseSpread | None:
-        """Noise in the flat regions of each cell of a grid, compared between cells."""
+    def spreads(self) -> dict[str, NoiseSpread]:
+        """Noise in flat regions, compared by sample and by position, as far as that is possible."""
         if self.near is None or self.correlated:
-            return None
-        return spread_over_positions(self.near, VISIBLE * self.deviation)
+            return {}
+        by_sample = None if self.by_position else spread_over_samples(self.near)
+        found = {"sample": by_sample, "position": spread_over_positions(self.near, VISIBLE * self.deviation)}
+        return {name: spread for name, spread in found.items() if spread is not None}
 
     @property
-    def samples_differ(self) -> bool:
-        """Whether some samples are clearly less noisy than the median one."""
-        return self.by_sample is not None and self.by_sample.differs
-
-    @property
-    def positions_differ(self) -> bool:
-        """Whether the noise is weaker at some positions, by more than signal could explain."""
-        return self.by_cell is not None and self.by_cell.differs
+    def differing(self) -> dict[str, NoiseSpread]:
+        """Those of the spreads that show that the noise differs."""
+        return {name: spread for name, spread in self.spreads.items() if spread.differs}
 
     @property
     def noisier(self) -> NoisyPart | None:
@@ -154,7 +144,7 @@ class Evidence:
     @property
     def varies(self) -> bool:
         """Whether the noise differs by brightness, sample or position."""
-        return self.is_uneven or self.samples_differ or self.positions_differ or self.noisier is not None
+        return self.is_uneven or bool(self.differing or self.noisier)
 
     @property
     def too_quiet(self) -> bool:
@@ -172,7 +162,7 @@ class Evidence:
             return max(found + [one.value for one in (self.chen2015, self.mad) if one])
         if part:
             found.append(math.sqrt(part.share * part.at.deviation**2 + (1 - part.share) * floor.deviation**2))
-        found += [spread.mean for spread in (self.by_sample, self.by_cell) if spread and spread.differs]
+        found += [spread.mean for spread in self.differing.values()]
         if self.is_uneven:
             dark, bright = self.ends_of_range
             width = bright.brightness - dark.brightness
@@ -199,56 +189,50 @@ def gather(x: Tensor, ndim: int | None) -> Evidence:
     images, visible = as_images(x, ndim), VISIBLE * deviation
     chen, mad = (_estimate(x, method, ndim) for method in ("chen2015", "mad"))
     sigma = chen.value if chen else 0.0
-    quiet = quiet_share(x, sigma, ndim=ndim) if sigma > 0 else math.nan
+    share = quiet_share(x, sigma, ndim=ndim) if sigma > 0 else math.nan
     near, far, by_position = residuals(images)
     flat, far_levels = levels(near), levels(far)
-    found = Evidence(
-        deviation,
-        square,
-        mean,
-        *_at_ends(x, sigma or deviation / 10),
-        ordered=True,
-        chen2015=chen,
-        mad=mad,
-        quiet=None if math.isnan(quiet) else quiet,
-        near=near,
-        by_position=by_position,
-        levels=flat,
+    found = Evidence(deviation, square, mean, *_at_ends(x, sigma or deviation / 10), ordered=True)
+    quiet = None if math.isnan(share) else share
+    found = replace(
+        found, chen2015=chen, mad=mad, quiet=quiet, near=near, by_position=by_position, levels=flat
     )
     if near is None or not flat:
         return found
-    least = min(at.deviation for at in flat)
     if far is not None and far_levels:
-        at, is_noise = _where_to_compare(far, flat, far_levels, visible)
-        correlations = tuple(correlation_at(far, at.places, lag) for lag in (1, 2, 3))
-        correlated = False
-        if is_noise:
-            # Stronger levels may be signal, which neighbours share, too.
-            correlated = abs(correlations[0]) > 0.25 and at.deviation <= 1.5 * least
-        elif by_position or min(images.shape[2:]) >= LARGE:
-            # Sparse signal has heavy tails, unlike noise, which is everywhere; weak residuals prove nothing.
-            strong = at.deviation > 0.12 * deviation and at.kurtosis < 4
-            # Of white noise, three estimates agree closely.
-            three = [least, *(one.value for one in (chen, mad) if one)]
-            white = len(three) == 3 and min(three) > max(visible, 0.92 * max(three))
-            correlated = strong and correlations[0] > 0.3 and not white
-        found = replace(found, correlations=correlations, is_noise=is_noise, correlated=correlated)
-        if correlated:  # near entries predict noise that neighbours share
-            found = replace(found, levels=far_levels)
-    part = None if by_position else find_noisy_part(images, near, least, visible)
+        found = _with_correlations(found, far, far_levels, by_position or min(images.shape[2:]) >= LARGE)
+    part = None if by_position else find_noisy_part(images, near, min(map(_deviation, flat)), visible)
     if part is None or (part.by_brightness and found.is_uneven):  # the better explanation
         return found
-    if not part.sure:
-        return replace(found, part=part)
-    # Its residuals are compared with their neighbours instead of flat regions.
-    is_noise, correlations = abs(part.correlations[0]) < 0.15, part.correlations
-    return replace(
-        found, part=part, correlations=correlations, is_noise=is_noise, correlated=False, levels=flat
-    )
+    found = replace(found, part=part)
+    if part.sure:  # its residuals are compared with their neighbours instead of flat regions
+        is_noise, correlations = abs(part.correlations[0]) < 0.15, part.correlations
+        found = replace(found, correlations=correlations, is_noise=is_noise, correlated=False, levels=flat)
+    return found
+
+
+def _with_correlations(found: Evidence, far: Residuals, far_levels: list[Level], flat: bool) -> Evidence:
+    """Add the correlations of neighbours; `flat` is whether flat regions are found in such data."""
+    visible, least = VISIBLE * found.deviation, min(map(_deviation, found.levels))
+    at, is_noise = _where_to_compare(far, found.levels, far_levels, visible)
+    correlations = tuple(correlation_at(far, at.places, lag) for lag in (1, 2, 3))
+    correlated = False
+    if is_noise:
+        # Stronger levels may be signal, which neighbours share, too.
+        correlated = abs(correlations[0]) > 0.25 and at.deviation <= 1.5 * least
+    elif flat:
+        # Sparse signal has heavy tails, unlike noise, which is everywhere; weak residuals prove nothing.
+        strong = at.deviation > 0.12 * found.deviation and at.kurtosis < 4
+        # Of white noise, three estimates agree closely.
+        three = [least, *(one.value for one in (found.chen2015, found.mad) if one)]
+        white = len(three) == 3 and min(three) > max(visible, 0.92 * max(three))
+        correlated = strong and correlations[0] > 0.3 and not white
+    levels = far_levels if correlated else found.levels  # near entries predict noise that they share
+    return replace(found, correlations=correlations, is_noise=is_noise, correlated=correlated, levels=levels)
 
 
 def _where_to_compare(
-    source: Residuals, near: list[Level], far: list[Level], visible: float
+    source: Residuals, near: Sequence[Level], far: list[Level], visible: float
 ) -> tuple[Level, bool]:
     """Return the far level at which to compare neighbours, and whether it is certainly noise.
 

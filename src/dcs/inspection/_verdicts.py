@@ -49,6 +49,11 @@ _COUNTS = (
     " If the noise grows with brightness (photon counts), the square root of the data has nearly uniform "
     "noise."
 )
+_DIFFER = {
+    "sample": " But some samples have much less noise ({0.least:.3g}) than the median one ({0.typical:.3g}).",
+    "position": " But it depends on the position: from {0.least:.3g} to {0.typical:.3g} in the cells of a "
+    "grid over all samples.",
+}
 Finding = tuple[str, str, dict[str, float]]  # verdict, evidence in words and in numbers
 
 
@@ -159,8 +164,8 @@ def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:
     ends.append((1 + _SYSTEMATIC) * value)
     if evidence.correlated or state == NO_ANSWER:
         ends.append(evidence.deviation)
-    if evidence.by_cell and evidence.by_cell.differs:
-        ends.append(evidence.by_cell.typical)  # borders have no residuals
+    if "position" in evidence.differing:
+        ends.append(evidence.differing["position"].typical)  # borders have no residuals
     if evidence.part:
         ends.append(evidence.part.at.deviation)
     if state == CLEAN:
@@ -203,8 +208,8 @@ def _agreement(
         part = evidence.part
         by = {
             "loudness" if recordings else "brightness": evidence.is_uneven,
-            "sample": evidence.samples_differ or (part and part.of_samples is not False),
-            "position": evidence.positions_differ or (part and not part.of_samples),
+            "sample": "sample" in evidence.differing or (part and part.of_samples is not False),
+            "position": "position" in evidence.differing or (part and not part.of_samples),
         }
         return False, (
             f"{differ} because the noise is not equally strong everywhere (it differs by "
@@ -299,21 +304,10 @@ def _isotropy(evidence: Evidence, recordings: bool) -> Finding:
     verdict = HOLDS if ratio >= 0.8 else FAILS if ratio < 0.6 and not evidence.correlated else UNKNOWN
     if evidence.quiet is not None:
         numbers["quiet_share"] = evidence.quiet
-    samples, cells = evidence.by_sample, evidence.by_cell
-    for name, spread in (("samples", samples), ("positions", cells)):
-        if spread:
-            numbers[f"quietest_{name}"] = spread.least / spread.typical if spread.typical > 0 else 1.0
-    if samples and samples.differs:
-        because += (
-            f" But some samples have much less noise ({samples.least:.3g}) than the median one "
-            f"({samples.typical:.3g})."
-        )
-    if cells and cells.differs:
-        because += (
-            f" But it depends on the position: from {cells.least:.3g} to {cells.typical:.3g} in the cells of "
-            "a grid over all samples."
-        )
-    if evidence.samples_differ or evidence.positions_differ:
+    for name, spread in evidence.spreads.items():
+        numbers[f"quietest_{name}s"] = spread.least / spread.typical if spread.typical > 0 else 1.0
+    if evidence.differing:
+        because += "".join(_DIFFER[name].format(spread) for name, spread in evidence.differing.items())
         return FAILS, because, numbers
     if verdict == HOLDS and evidence.perhaps_noisier:
         return UNKNOWN, because + " But some regions hold more noise, or fine detail.", numbers
@@ -342,7 +336,7 @@ def _light_tails(evidence: Evidence) -> Finding:
     limit = 2 if evidence.correlated or evidence.is_uneven else 1
     if count >= _ENOUGH and kurtosis > limit + 2 * error:
         verdict = FAILS
-        if evidence.samples_differ or evidence.positions_differ or evidence.noisier:
+        if evidence.differing or evidence.noisier:
             verdict = UNKNOWN
             because += " A mixture of several noise levels has a large kurtosis, too."
     return verdict, because, {"kurtosis": kurtosis, "error": error, "places": float(count)}
