@@ -16,12 +16,9 @@ from dcs import noise
 from dcs.inspection import FAILS, HOLDS, UNKNOWN, inspect
 from dcs.inspection._advice import advise
 from dcs.inspection._evidence import gather
-from dcs.inspection._noisy_part import NoisyPart
 from dcs.inspection._reading import is_ordered
-from dcs.inspection._residuals import Level, correlation_at, levels, residuals
-from dcs.inspection._sigma import sigma_of
-from dcs.inspection._summary import summarise
-from dcs.inspection._verdicts import checks, state_of
+from dcs.inspection._residuals import Level, NoisyPart, correlation_at, levels, residuals
+from dcs.inspection._verdicts import checks, sigma_of, state_of, summarise
 from tests.helpers import seeded
 
 DIGITS = torch.tensor(load_digits().images / 16).float()

@@ -2,13 +2,18 @@
 
 from typing import Any
 
-from torch import Tensor
-
 from dcs._checks import check_choice, check_integer
 from dcs.data import Dataset
 from dcs.inspection._advice import advise, advise_small, snr_distributions
-from dcs.inspection._evidence import Evidence, gather, gather_unordered
-from dcs.inspection._reading import as_split, choose_samples, crop_centre, is_ordered, spectrograms
+from dcs.inspection._evidence import gather
+from dcs.inspection._reading import (
+    as_split,
+    choose_samples,
+    crop_centre,
+    is_ordered,
+    spectrograms,
+    spread_rows,
+)
 from dcs.inspection._result import (
     FAILS,
     HOLDS,
@@ -23,9 +28,8 @@ from dcs.inspection._result import (
     size,
     strength,
 )
-from dcs.inspection._sigma import sigma_of
-from dcs.inspection._summary import has_offset, note_offset, summarise
-from dcs.inspection._verdicts import checks, signal_of, state_of
+from dcs.inspection._verdicts import checks, sigma_of, state_of, summarise
+from dcs.noise.level import default_ndim
 
 __all__ = [
     "FAILS",
@@ -83,20 +87,33 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
     chosen, notes = choose_samples(split, samples, waveforms=domain == "waveform")
-    ndim = 1 if domain == "waveform" or not (chosen.ndim > 2 and chosen.shape[-2] > 2) else 2
+    ndim = 1 if domain == "waveform" else default_ndim(chosen.shape[1:])
     chosen, cut = crop_centre(chosen, ndim)
+    entries = chosen[0].numel()
     ordered = domain is not None or is_ordered(chosen)
-    evidence = gather(chosen, ndim) if ordered else gather_unordered(chosen)
+    evidence = gather(chosen, ndim if ordered else None)
     state, ratio = state_of(evidence)
     judged = checks(evidence, state, domain is not None)
     sigma = sigma_of(evidence, state, domain is not None)
-    advice = advise(evidence, state, judged, sigma, chosen[0].numel(), domain)
+    advice = advise(evidence, state, judged, sigma, entries, domain)
     spread = (
         snr_distributions(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
     )
     if spread is None and advice.views in ("blind_spot", "amplitude"):
-        advice = advise_small(chosen[0].numel())
-    offset = evidence.mean if has_offset(evidence) else None
+        advice = advise_small(entries)
+    c, k, dim = spread or (None, None, None)
+    if evidence.offset is not None:
+        cut += (
+            f"The mean of all values, {evidence.mean:.4g}, is large compared with their standard deviation, "
+            f"{evidence.deviation:.2g}. The results on the noise do not depend on this offset, but the "
+            "cosines in training do: for any such data c is large and k is close to 1, and little would be "
+            "learned. Subtract the mean first: x - x.mean().",
+        )
+    examples = None
+    if evidence.near is not None:
+        rows = spread_rows(len(evidence.near.value), _EXAMPLES)
+        value, predicted = evidence.near.value[rows], evidence.near.predicted[rows]
+        examples = (predicted + value).float().cpu(), value.float().cpu()
     return Inspection(
         state=state,
         summary=summarise(state, ratio, evidence),
@@ -104,29 +121,18 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         samples=len(whole),
         inspected=len(chosen),
         ordered=ordered,
-        notes=(*notes, *cut, *([] if offset is None else [note_offset(evidence)])),
-        signal=signal_of(evidence, sigma.value or 0.0),
+        notes=notes + cut,
+        signal=evidence.signal(sigma.value or 0.0),
         snr=ratio,
         sigma=sigma,
         noise_by_brightness=tuple((at.brightness, at.deviation) for at in evidence.levels),
         quiet_share=evidence.quiet,
         checks=judged,
-        c=None if spread is None else spread[0],
-        k=None if spread is None else spread[1],
-        dim=None if spread is None else spread[2],
+        c=c,
+        k=k,
+        dim=dim,
         advice=advice,
         domain=domain,
-        offset=offset,
-        examples=_examples(evidence),
+        offset=evidence.offset,
+        examples=examples,
     )
-
-
-def _examples(evidence: Evidence) -> tuple[Tensor, Tensor] | None:
-    """Return some samples and their residuals."""
-    near = evidence.near
-    if near is None or near.value.shape[0] == 0:
-        return None
-    count = min(_EXAMPLES, len(near.value))
-    rows = [(row * len(near.value)) // count for row in range(count)]
-    noisy = (near.predicted + near.value)[rows]
-    return noisy.float().cpu(), near.value[rows].float().cpu()

@@ -31,55 +31,53 @@ def advise(
         entries: Number of entries of a sample.
         domain: `spectrogram` or `waveform`, for recordings.
     """
-    verdicts = {check.name: check.verdict for check in checks}
     unready = _unready(evidence)
     if unready is not None:
         return Advice("none", "none", None, None, (), unready, (), ready=False)
-    arguments = ["--domain", "waveform"] if domain == "waveform" else []
+    arguments = ("--domain", "waveform") if domain == "waveform" else ()
     if state == CLEAN:
         why = "There is hardly any noise to remove: a plain autoencoder is as good."
         return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
     if not evidence.ordered:
-        why = (
+        return _dae(
             "Masking needs neighbours, which unordered columns do not have; dae, a denoising autoencoder, "
-            "needs none."
-        )
-        known = (
+            "needs none.",
             "If you know the noise level σ, dcs with the setting "
-            'masking={"kind": "split", "sigma": σ} needs no neighbours.'
+            'masking={"kind": "split", "sigma": σ} needs no neighbours.',
         )
-        return Advice("dae", "none", None, None, ("--objective", "dae"), why, (known,))
+    verdicts = {check.name: check.verdict for check in checks}
+    even = verdicts["isotropy"] != FAILS
     warnings = _warnings(evidence, verdicts, state)
     if domain is not None:
         why = "Recordings are masked along time: values are replaced by others up to 2 steps away."
-        return Advice("dcs", "amplitude", 0.3, 2, tuple(arguments), why, warnings)
-    rho = 0.3 if 0.3 * entries >= 10 else 0.5
-    if _can_be_split(evidence, state):
-        estimate = sigma.value if sigma.value and verdicts["isotropy"] != FAILS else _chen(evidence)
-        level = float(f"{estimate:.3g}")
-        arguments = ["--set", "masking=" + json.dumps({"kind": "split", "sigma": level})]
+        return Advice("dcs", "amplitude", 0.3, 2, arguments, why, warnings)
+    chen = evidence.chen2015.value if evidence.chen2015 else 0.0
+    # The rule that training applies: one σ > 0 describes the noise.
+    usable = state != NO_ANSWER and not evidence.correlated and chen > LEAST_NOISE * evidence.deviation
+    if usable and evidence.quiet is not None and not evidence.too_quiet:
+        level = float(f"{sigma.value if sigma.value and even else chen:.3g}")
         reason = "One noise level describes the data"
-        if verdicts["isotropy"] == FAILS:
+        if not even:
             reason = "The noise is not equally strong everywhere, but hardly any region has much less noise"
         why = f"{reason}, so samples can be split into two noisy versions that are compared in all values."
         if level != float(f"{sigma.value or 0:.3g}"):
             why += f" (The command has {level:g}: the estimate by chen2015, which training uses.)"
-        return Advice("dcs", "split", None, None, tuple(arguments), why, warnings)
+        return Advice("dcs", "split", None, None, _masking(kind="split", sigma=level), why, warnings)
     window = 1
     if evidence.correlated:
-        window = next((lag for lag, r in enumerate(evidence.correlations, 1) if lag > 1 and r < 0.3), 3)
+        window = 2 if evidence.correlations[1] < 0.3 else 3
         why = (
             f"Neighbours share noise: masks of radius {window} also copy from more distant values, whose "
             "noise is less correlated."
         )
-    elif evidence.part is not None and evidence.part.sure:
+    elif evidence.noisier:
         why = "Only a part of the data is noisy, and masking needs to know neither which nor how noisy it is."
     elif state == NO_ANSWER:
         why = (
             "Masking does not need the noise level. (By default, dcs fit decides by itself: it splits "
             "samples if it finds noise that is equally strong everywhere, and masks otherwise.)"
         )
-    elif verdicts["isotropy"] == FAILS:
+    elif not even:
         why = "The noise is not equally strong everywhere, and masking does not need the noise level."
     elif evidence.too_quiet:
         why = (
@@ -88,9 +86,24 @@ def advise(
         )
     else:
         why = "The noise level is too uncertain to split samples, and masking does not need it."
-    masking = {"kind": "blind_spot", "rho": rho, "radius": window}
-    arguments += ["--set", "masking=" + json.dumps(masking)]
-    return Advice("dcs", "blind_spot", rho, window, tuple(arguments), why, warnings)
+    rho = 0.3 if 0.3 * entries >= 10 else 0.5
+    masking = _masking(kind="blind_spot", rho=rho, radius=window)
+    return Advice("dcs", "blind_spot", rho, window, masking, why, warnings)
+
+
+def advise_small(entries: int) -> Advice:
+    """Return the advice for samples that are too small to be masked."""
+    if entries < 2:
+        return _dae("A sample of one value has no neighbours and no direction: neither dCS nor masks apply.")
+    return _dae("The samples are too small to be masked; dae, a denoising autoencoder, needs no masks.")
+
+
+def _dae(why: str, *warnings: str) -> Advice:
+    return Advice("dae", "none", None, None, ("--objective", "dae"), why, warnings)
+
+
+def _masking(**setting: object) -> tuple[str, ...]:
+    return "--set", "masking=" + json.dumps(setting)
 
 
 def _unready(evidence: Evidence) -> str | None:
@@ -105,37 +118,16 @@ def _unready(evidence: Evidence) -> str | None:
     return None
 
 
-def advise_small(entries: int) -> Advice:
-    """Return the advice for samples that are too small to be masked."""
-    why = "The samples are too small to be masked; dae, a denoising autoencoder, needs no masks."
-    if entries < 2:
-        why = (
-            "A sample of one value has no neighbours and no direction: dCS is not applicable, nor are masks."
-        )
-    return Advice("dae", "none", None, None, ("--objective", "dae"), why, ())
-
-
-def _can_be_split(evidence: Evidence, state: str) -> bool:
-    """Return whether one σ > 0 describes the noise, by the rule that training applies."""
-    visible = _chen(evidence) > LEAST_NOISE * evidence.deviation
-    usable = state != NO_ANSWER and not evidence.correlated and visible
-    return usable and evidence.quiet is not None and not evidence.too_quiet
-
-
-def _chen(evidence: Evidence) -> float:
-    return 0.0 if evidence.chen2015 is None else evidence.chen2015.value
-
-
 def _warnings(evidence: Evidence, verdicts: dict[str, str], state: str) -> tuple[str, ...]:
     found = []
-    if state == NO_ANSWER and evidence.may_be_partly_noisy:
+    if state == NO_ANSWER and evidence.perhaps_noisier:
         found.append("If this is detail and not noise, the objective mse is as good: compare with it.")
     elif state == NO_ANSWER:
         found.append("There is too little evidence: take this as a starting point, not as a result.")
+    elif set(verdicts.values()) == {UNKNOWN}:
+        found.append("None of the assumptions could be tested.")
     if verdicts["isotropy"] == FAILS:
         found.append("The objective n2v assumes less (zero mean and independence only): compare with it.")
-    if state != NO_ANSWER and all(verdict == UNKNOWN for verdict in verdicts.values()):
-        found.append("None of the assumptions could be tested.")
     return tuple(found)
 
 
@@ -171,10 +163,9 @@ def _spread(values: Tensor, ends: tuple[float, float] | None = None) -> Distribu
     infinite = len(values) - len(finite)
     if not len(finite):
         return Distribution({}, (), (), infinite)
-    shares = torch.tensor(_SHARES, dtype=torch.float64) / 100
-    quantiles = torch.quantile(finite, shares.to(finite.device)).tolist()
+    quantiles = torch.quantile(finite, finite.new_tensor(_SHARES) / 100).tolist()
     low, high = ends or (0.0, max(1e-9, 1.3 * quantiles[-1]))
     counts = torch.histc(finite.clamp(low, high), _BARS, low, high)
     edges = torch.linspace(low, high, _BARS + 1, dtype=torch.float64)
-    named = {str(share): value for share, value in zip(_SHARES, quantiles, strict=True)}
-    return Distribution(named, tuple(edges.tolist()), tuple(int(count) for count in counts), infinite)
+    named = dict(zip(map(str, _SHARES), quantiles, strict=True))
+    return Distribution(named, tuple(edges.tolist()), tuple(counts.int().tolist()), infinite)

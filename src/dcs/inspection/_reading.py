@@ -22,8 +22,6 @@ def as_split(x: Any) -> Split:
         return x
     if isinstance(x, Dataset):
         return x.train
-    if isinstance(x, Samples):
-        return Split(x)
     if x is None or isinstance(x, bytes | dict):
         raise TypeError(f"x must be an array, a tensor, data of dcs.data or a path, got {type(x).__name__}")
     return load(x).train

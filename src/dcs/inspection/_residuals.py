@@ -6,7 +6,7 @@ flat regions, where the other entries hardly differ: the flattest quarter of the
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -20,8 +20,15 @@ _FEWEST = 400  # places at one brightness
 _FLAT = 0.25
 _CELLS = 6  # along each axis, to compare positions
 # Windows from which their centre is predicted: side, and smallest distance from the centre.
-NEAR = {1: (9, 1), 2: (5, 1)}
-FAR = {1: (17, 5), 2: (7, 3)}
+_NEAR = {1: (9, 1), 2: (5, 1)}
+_FAR = {1: (17, 5), 2: (7, 3)}
+_SIDE = {1: 48, 2: 6}  # approximate side of the cells among which a noisier part is searched
+_LOUD = 3  # times the noise in flat regions
+_FEWEST_LOUD = 1000  # places in loud cells
+# Ratio of far to near residuals, and correlation of adjacent near residuals. White noise: at most 1.2, and at
+# least -0.17; detail of mnist, fashion-mnist and cifar10: at least 1.9, and at most -0.4.
+_NOISE = (1.35, -0.27)
+_PERHAPS = (1.6, -0.35)
 
 
 class Residuals(NamedTuple):
@@ -46,7 +53,27 @@ class Level(NamedTuple):
         return self.deviation * math.sqrt(max(self.kurtosis + 2, 0.1) / (4 * len(self.places)))
 
 
-def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
+class NoiseSpread(NamedTuple):
+    """Standard deviations in flat regions, compared between samples or between positions."""
+
+    typical: float  # that of the median sample, or of the noisiest cell of a grid
+    least: float  # that of the least noisy ones
+    mean: float  # root mean square over all
+    differs: bool  # whether some are clearly less noisy
+
+
+class NoisyPart(NamedTuple):
+    """The noisier part of the data."""
+
+    share: float  # share of all places that are in it
+    at: Level  # its residuals, as a level
+    correlations: tuple[float, ...]  # correlations of its far residuals 1, 2 and 3 entries apart
+    of_samples: bool | None  # whether it consists of whole samples, not of a part of each; None if unknown
+    sure: bool  # whether it is certainly noise; otherwise it may be fine detail
+    by_brightness: bool  # whether it coincides with large, or with small values
+
+
+def residuals(images: Tensor) -> tuple[Residuals | None, Residuals | None, bool]:
     """Predict entries from all their neighbours, and from distant ones only, which do not share their noise.
 
     Small images are predicted position by position, if there are enough of them: from all other entries, and
@@ -56,21 +83,21 @@ def residuals(images: Tensor) -> tuple[Residuals, Residuals | None, bool]:
         images: (n, channels, space), one or two axes of space.
 
     Returns:
-        The near residuals; the far ones, or None; and whether each position has its own prediction.
+        The near and the far residuals, None if images are too small; and whether each position has its own
+        prediction.
     """
     space = images.shape[2:]
-    (near, _), (far, rim) = NEAR[len(space)], FAR[len(space)]
+    near, far = _NEAR[len(space)], _FAR[len(space)]
     entries = math.prod(images.shape[1:])
     if len(space) == 2 and 6 <= min(space) < LARGE and entries <= 512 and len(images) >= 8 * entries:
         return *_by_position(images), True
-    if min(space) < 2 * near:
-        raise ValueError(f"samples of {'x'.join(map(str, space))} are too small, or too few")
-    tiles = tiles_of(images)
-    from_far = _by_window(tiles, far, rim) if min(space) >= far + 3 else None
-    return _by_window(tiles, near, 1), from_far, False
+    if min(space) < 2 * near[0]:
+        return None, None, False
+    tiles = _tiles(images)
+    return _by_window(tiles, *near), _by_window(tiles, *far) if min(space) >= far[0] + 3 else None, False
 
 
-def tiles_of(images: Tensor) -> Tensor:
+def _tiles(images: Tensor) -> Tensor:
     """Return images, or tiles of large ones, (m, space), evenly spread and no more than are needed."""
     ndim = images.ndim - 2
     tile = _TILE[ndim]
@@ -83,28 +110,23 @@ def tiles_of(images: Tensor) -> Tensor:
     return tiles[:: -(-len(tiles) // wanted)].double()
 
 
-def _by_window(tiles: Tensor, side: int, inner: int) -> Residuals:
-    """Predict the centre of a window from its entries at a distance of `inner` or more."""
-    shape = (len(tiles), *(length - side + 1 for length in tiles.shape[1:]))
-    return Residuals(*(values.reshape(shape) for values in window_residuals(tiles, side, inner)))
-
-
-def window_residuals(
-    tiles: Tensor, side: int, inner: int, kept: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return residuals, predictions and variances of the windows at some places, as flat tensors."""
+def _by_window(tiles: Tensor, side: int, inner: int, kept: Tensor | None = None) -> Residuals:
+    """Predict the centres of all or some windows from their entries `inner` or more away; NaN elsewhere."""
     ndim, reach = tiles.ndim - 1, side // 2
     windows = tiles
     for axis in range(1, ndim + 1):
         windows = windows.unfold(axis, side, 1)
+    shape = windows.shape[: ndim + 1]
+    kept = torch.ones(shape, dtype=torch.bool, device=tiles.device) if kept is None else kept
     steps = torch.arange(-reach, reach + 1, device=tiles.device).abs()
     distance = steps if ndim == 1 else torch.maximum(steps[:, None], steps)
-    flat = (windows if kept is None else windows[kept]).reshape(-1, side**ndim)
+    flat = windows[kept].reshape(-1, side**ndim)
     others, centre = flat[:, (distance >= inner).reshape(-1)], flat[:, side**ndim // 2]
     mean, offset = others.mean(0), centre.mean()
     moved = others - mean
     predicted = moved @ _solve(moved.mT @ moved, moved.mT @ (centre - offset)) + offset
-    return centre - predicted, predicted, others.var(1)
+    found = (centre - predicted, predicted, others.var(1))
+    return Residuals(*(tiles.new_full(shape, math.nan).masked_scatter(kept, values) for values in found))
 
 
 def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
@@ -112,8 +134,7 @@ def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
     n, d = len(images), images[0].numel()
     x = images.reshape(n, d).double()
     moved = x - x.mean(0)
-    identity = torch.eye(d, dtype=x.dtype, device=x.device)
-    precision = _solve(moved.mT @ moved, identity)
+    precision = _solve(moved.mT @ moved, torch.eye(d, dtype=x.dtype, device=x.device))
     value = moved @ precision / precision.diagonal()
     variance = value.square().mean(0).expand(n, d)
     shape = (-1, *images.shape[2:])
@@ -125,15 +146,16 @@ def _by_position(images: Tensor) -> tuple[Residuals, Residuals]:
 
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
     """Solve a linear system, with a small ridge for entries that are constant or equal."""
-    little = 1e-6 * float(gram.diagonal().mean()) or 1.0
-    solution: Tensor = torch.linalg.solve(
-        gram + little * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), right
-    )
+    ridge = 1e-6 * float(gram.diagonal().mean()) or 1.0
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    solution: Tensor = torch.linalg.solve(gram + ridge * identity, right)
     return solution
 
 
-def levels(residuals: Residuals) -> list[Level]:
+def levels(residuals: Residuals | None) -> list[Level]:
     """Return the levels of flat regions, from dark to bright; none where there are too few places."""
+    if residuals is None:
+        return []
     value, predicted, activity = (values.reshape(-1) for values in residuals)
     low, high = quantiles(predicted, (0.005, 0.995))
     number = ((predicted - low) / max(high - low, 1e-300) * _BINS).floor().clamp(-1, _BINS)
@@ -146,29 +168,24 @@ def levels(residuals: Residuals) -> list[Level]:
             continue
         here = activity[places]
         places = places[here <= quantiles(here, (_FLAT,))[0]]
-        found.append(_level(value, predicted, places))
+        values = value[places] - value[places].mean()  # a linear prediction may be biased at some brightness
+        square = float(values.square().mean())
+        kurtosis = float(values.pow(4).mean()) / square**2 - 3 if square > 1e-150 else 0.0
+        found.append(Level(float(predicted[places].mean()), math.sqrt(square), kurtosis, places))
     return found
-
-
-def _level(value: Tensor, predicted: Tensor, places: Tensor) -> Level:
-    values = value[places] - value[places].mean()  # a linear prediction may be biased at some brightness
-    square = float(values.square().mean())
-    fourth = float(values.pow(4).mean())
-    kurtosis = fourth / square**2 - 3 if square > 1e-150 else 0.0
-    return Level(float(predicted[places].mean()), math.sqrt(square), kurtosis, places)
 
 
 def pool(some: list[Level]) -> Level:
     """Pool several levels into one, weighted by their numbers of places."""
     counts = [len(at.places) for at in some]
 
-    def mean(values: list[float]) -> float:
+    def mean(values: Iterable[float]) -> float:
         return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
 
     return Level(
-        mean([at.brightness for at in some]),
-        math.sqrt(mean([at.deviation**2 for at in some])),
-        mean([at.kurtosis for at in some]),
+        mean(at.brightness for at in some),
+        math.sqrt(mean(at.deviation**2 for at in some)),
+        mean(at.kurtosis for at in some),
         torch.cat([at.places for at in some]),
     )
 
@@ -184,33 +201,23 @@ def correlation_at(residuals: Residuals, places: Tensor, lag: int) -> float:
     """Return the correlation of residuals at some places with those `lag` entries away, over all axes."""
     kept = torch.zeros(residuals.value.numel(), dtype=torch.bool, device=places.device)
     kept[places] = True
-    kept = kept.reshape(residuals.value.shape)
-    found = [
-        float((a * b).mean() / (a.square().mean() * b.square().mean()).sqrt().clamp(min=1e-300))
-        for a, b in _pairs(residuals.value, kept, lag)
-        if len(a) >= 50
-    ]
-    return sum(found) / len(found) if found else math.nan
+    return _correlation(residuals.value, kept.reshape(residuals.value.shape), lag)
 
 
-def _pairs(value: Tensor, kept: Tensor, lag: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _correlation(value: Tensor, kept: Tensor, lag: int) -> float:
+    """Return the correlation of kept values with those `lag` entries away that are not NaN, over all axes."""
+    found = []
     for axis in range(1, value.ndim):
         rest = value.shape[axis] - lag
-        if rest > 0:
-            here = kept.narrow(axis, 0, rest)
-            one, other = value.narrow(axis, 0, rest)[here], value.narrow(axis, lag, rest)[here]
-            yield one - one.mean(), other - other.mean()
-
-
-class NoiseSpread(NamedTuple):
-    """Standard deviations in flat regions, compared between samples or between positions."""
-
-    typical: float  # that of the median sample, or of the noisiest cell of a grid
-    least: float  # that of the least noisy ones
-    mean: float  # root mean square over all
-    places: int  # number of flat places in each
-    samples: int  # number of samples, or of cells, that are compared
-    kurtosis: float = 0.0  # excess kurtosis within each
+        if rest < 1:
+            continue
+        one, other = value.narrow(axis, 0, rest), value.narrow(axis, lag, rest)
+        here = kept.narrow(axis, 0, rest) & ~other.isnan()
+        a, b = (values[here] - values[here].mean() for values in (one, other))
+        if len(a) >= 50:
+            scale = (a.square().mean() * b.square().mean()).sqrt().clamp(min=1e-300)
+            found.append(float((a * b).mean() / scale))
+    return sum(found) / len(found) if found else math.nan
 
 
 def spread_over_samples(residuals: Residuals) -> NoiseSpread | None:
@@ -219,33 +226,92 @@ def spread_over_samples(residuals: Residuals) -> NoiseSpread | None:
     count = int(_FLAT * value.shape[1])
     if count < 100 or len(value) < 4:
         return None
-    flat = activity.argsort(1)[:, :count]
-    squares = value.gather(1, flat).square()
+    squares = value.gather(1, activity.argsort(1)[:, :count]).square()
     deviation = squares.mean(1).sqrt()
     kurtosis = float(squares.square().mean() / deviation.pow(4).mean().clamp(min=1e-300)) - 3
     low, typical = quantiles(deviation, (0.05, 0.5))
-    least = low if len(value) >= 20 else float(deviation.min())
-    return NoiseSpread(typical, least, float(deviation.square().mean().sqrt()), count, len(value), kurtosis)
+    # Of few samples, the least noisy one is compared, with a stricter limit.
+    least, share = (low, 0.75) if len(value) >= 20 else (float(deviation.min()), 0.5)
+    # The mean of N squares of normal numbers is below 1 - 1.64 √(2/N) once in twenty times, or further
+    # below with outliers.
+    chance = 1.64 * math.sqrt(max(2.0, kurtosis + 2) / count)
+    differs = least < share * typical * math.sqrt(max(0.0, 1 - chance))
+    return NoiseSpread(typical, least, float(deviation.square().mean().sqrt()), differs)
 
 
-def spread_over_positions(residuals: Residuals) -> NoiseSpread | None:
+def spread_over_positions(residuals: Residuals, visible: float) -> NoiseSpread | None:
     """Compare the noise in the cells of a coarse grid, over all samples; None if there are too few places.
 
-    Signal adds to some positions, so a moderate difference does not prove that the noise differs.
+    They differ if the weakest noise is above `visible`, as weaker values may not be noise, and weaker than
+    the strongest by more than the signal that adds to some positions could explain.
     """
-    cells = [(residuals.value, residuals.activity)]
-    for axis in range(1, residuals.value.ndim):
-        parts = min(residuals.value.shape[axis], _CELLS)
-        cells = [
-            pair
-            for value, activity in cells
-            for pair in zip(value.tensor_split(parts, axis), activity.tensor_split(parts, axis), strict=True)
-        ]
-    flat = [value[activity <= quantiles(activity, (_FLAT,))[0]] for value, activity in cells]
-    fewest = min(len(values) for values in flat)
-    if len(flat) < 4 or fewest < 100:
+    value, _, activity = residuals
+    parts = [min(length, _CELLS) for length in value.shape[1:]]
+    pairs = zip(_cells(value, parts), _cells(activity, parts), strict=True)
+    flat = [here[active <= quantiles(active, (_FLAT,))[0]] for here, active in pairs]
+    if len(flat) < 4 or min(len(values) for values in flat) < 100:
         return None
     # The median is robust to a few outliers.
     each = [quantiles(values.abs(), (0.5,))[0] / 0.6745 for values in flat]
     square = sum(float(values.square().mean()) for values in flat) / len(flat)
-    return NoiseSpread(max(each), min(each), math.sqrt(square), fewest, len(each))
+    differs = visible < min(each) < 0.45 * max(each)
+    return NoiseSpread(max(each), min(each), math.sqrt(square), differs)
+
+
+def find_noisy_part(images: Tensor, residuals: Residuals, flat: float, visible: float) -> NoisyPart | None:
+    """Find a part of the data that is much noisier than the rest, and so has no flat regions.
+
+    Samples are cut into small cells, and those with the largest residuals are examined alone: they hold noise
+    or detail. Detail is predicted far better from near than from distant entries, and its residuals alternate
+    in sign; white noise cannot be predicted from either, and its best predictions are plain means.
+
+    Args:
+        images: The data, (n, channels, space).
+        residuals: Near residuals, which lack the border.
+        flat: Standard deviation of the residuals in flat regions.
+        visible: Smallest standard deviation that counts as noise.
+
+    Returns:
+        The part; None if there is none, or if it is certainly fine detail.
+    """
+    tiles, value, predicted = _tiles(images), residuals.value, residuals.predicted
+    ndim = value.ndim - 1
+    parts = [max(1, length // _SIDE[ndim]) for length in value.shape[1:]]
+    # The median is robust to edges that cross a cell.
+    size = torch.stack([cell.abs().flatten(1).median(1).values / 0.6745 for cell in _cells(value, parts)], 1)
+    loud = size > max(_LOUD * flat, visible, 0.5 * quantiles(size, (0.97,))[0])
+    mask = torch.zeros_like(value, dtype=torch.bool)
+    for cell, here in zip(_cells(mask, parts), loud.unbind(1), strict=True):
+        cell[here] = True
+    further = _FAR[ndim][0] // 2 - _NEAR[ndim][0] // 2
+    inside = mask[(slice(None), *[slice(further, -further)] * ndim)]
+    if int(inside.sum()) < _FEWEST_LOUD:
+        return None
+    near = _by_window(tiles, *_NEAR[ndim], mask).value
+    far = _by_window(tiles, *_FAR[ndim], inside).value
+    loudest = near[mask]
+    deviation = float(loudest.std())
+    ratio = float(far[inside].std()) / deviation if deviation > 0 else math.inf
+    adjacent = _correlation(near, mask, 1)
+    if ratio > _PERHAPS[0] or adjacent < _PERHAPS[1] or not deviation > max(visible, 2 * flat):
+        return None
+    kurtosis = float(loudest.pow(4).mean()) / deviation**4 - 3
+    bright = torch.stack([cell.flatten(1).mean(1) for cell in _cells(predicted, parts)], 1)
+    coincidence = torch.corrcoef(torch.stack([bright.flatten(), loud.double().flatten()]))[0, 1]
+    by_sample, by_cell = (float(loud.double().mean(axis).var(correction=0)) for axis in (1, 0))
+    return NoisyPart(
+        share=float(mask.double().mean()),
+        at=Level(float(predicted[mask].mean()), deviation, kurtosis, mask.flatten().nonzero().squeeze(1)),
+        correlations=tuple(_correlation(far, inside, lag) for lag in (1, 2, 3)),
+        of_samples=by_sample > by_cell if tiles.shape[1:] == images.shape[2:] else None,
+        sure=ratio <= _NOISE[0] and adjacent >= _NOISE[1],
+        by_brightness=abs(float(coincidence)) > 0.5,
+    )
+
+
+def _cells(values: Tensor, parts: list[int]) -> list[Tensor]:
+    """Cut all samples into so many parts along each axis of space; return views."""
+    cells = [values]
+    for axis, count in enumerate(parts, 1):
+        cells = [part for cell in cells for part in cell.tensor_split(count, axis)]
+    return cells

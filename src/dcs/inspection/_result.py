@@ -19,6 +19,11 @@ class Estimate:
     high: float
 
 
+def estimate(value: float, error: float) -> Estimate:
+    """Return an estimate of a number that is not negative, with an interval of so much to each side."""
+    return Estimate(value, max(0.0, value - error), value + error)
+
+
 @dataclass(frozen=True)
 class Sigma:
     """Noise level: the standard deviation of the noise, in the units of the data.
@@ -158,15 +163,16 @@ class Inspection:
     examples: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Check:
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(f"{name!r} is none of {', '.join(check.name for check in self.checks)}")
+        checks = {check.name: check for check in self.checks}
+        if name not in checks:
+            raise KeyError(f"{name!r} is none of {', '.join(checks)}")
+        return checks[name]
 
     def as_dict(self) -> dict[str, Any]:
         """Return all but the examples as plain values, with None for NaN and infinities."""
-        plain: dict[str, Any] = _plain({**asdict(replace(self, examples=None))})
-        del plain["examples"]
+        values = asdict(replace(self, examples=None))
+        del values["examples"]
+        plain: dict[str, Any] = json.loads(json.dumps(values), parse_constant=lambda _: None)
         return plain
 
     def to_json(self) -> str:
@@ -201,11 +207,3 @@ def strength(sigma: Sigma) -> str:
     if sigma.low == 0:
         return f"at most {number(sigma.high)}"
     return f"{number(sigma.value)}, most likely between {number(sigma.low)} and {number(sigma.high)}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,44 +1,60 @@
-"""Verdicts: which assumptions of the loss about the noise hold?"""
+"""Verdicts: how noisy is the data, and which assumptions of the loss about the noise hold?"""
 
 import math
 
-from dcs.inspection._evidence import Evidence
-from dcs.inspection._result import FAILS, HOLDS, UNKNOWN, Check
+from dcs.inspection._evidence import VISIBLE, Evidence
+from dcs.inspection._result import FAILS, HOLDS, UNKNOWN, Check, Sigma, estimate
 
 CLEAN, SLIGHT, NOISY, NO_ANSWER = "clean", "slight", "noisy", "unknown"
-VISIBLE = 0.05  # share of the data's deviation below which noise is like rounding and fine detail
 _ENOUGH = 500  # places for a verdict on the kurtosis
+_SYSTEMATIC = 0.05  # largest error where all estimates agreed; see studies/inspection.py
+_HARDLY = 0.3  # times the noise: less signal is invisible in a single sample
 _TITLES = {
     "zero_mean": "The noise has zero mean",
     "isotropy": "The noise is equally strong everywhere",
     "light_tails": "The noise has no extreme outliers",
     "independence": "The noise of neighbouring values is independent",
 }
-
-
-def noise_level(evidence: Evidence) -> float | None:
-    """Return the noise level over all entries, as flat regions show it; None if there are none."""
-    floor, ends = evidence.floor, evidence.ends_of_range
-    if floor is None:
-        return None
-    if evidence.correlated:  # each estimate covers only a part of it
-        others = (one.value for one in (evidence.chen2015, evidence.mad) if one is not None)
-        return max([floor.deviation, *others])
-    overall = 0.0
-    if evidence.part is not None and evidence.part.sure:
-        part = evidence.part
-        overall = math.sqrt(part.share * part.at.deviation**2 + (1 - part.share) * floor.deviation**2)
-    if evidence.samples_differ and evidence.between_samples is not None:
-        overall = max(overall, evidence.between_samples.mean)
-    if evidence.positions_differ and evidence.between_positions is not None:
-        overall = max(overall, evidence.between_positions.mean)
-    if ends is None:
-        return max(overall, floor.deviation)
-    dark, bright = ends
-    width = bright.brightness - dark.brightness
-    place = min(1.0, max(0.0, (evidence.mean - dark.brightness) / width)) if width > 0 else 0.5
-    square = dark.deviation**2 + place * (bright.deviation**2 - dark.deviation**2)
-    return max(overall, math.sqrt(square) if evidence.is_uneven else floor.deviation)
+_MEANINGS = {
+    "zero_mean": {
+        HOLDS: "The mean over the noise is the signal, on which training relies. (A constant offset cannot "
+        "be detected, and counts as signal.)",
+        FAILS: "Near these values the noise is one-sided, which biases predictions: use the data before it "
+        "was clipped, if you have it.",
+        UNKNOWN: "If those values were clipped, predictions near them are biased.",
+    },
+    "isotropy": {
+        HOLDS: "One noise level describes all of the data. dCS relies on it to give noisier samples less "
+        "weight.",
+        FAILS: "dCS gives noisier samples less weight, and these weights are only approximate here.",
+        UNKNOWN: "dCS gives noisier samples less weight, and these weights may be only approximate; training "
+        "still works.",
+    },
+    "light_tails": {
+        HOLDS: "The noise is close to Gaussian, for which the weights of samples are computed.",
+        FAILS: "A few extreme values can dominate a training step: clip or repair them first (dead pixels, "
+        "dropouts). In Python, DenoisingCosine(noise=...) takes a law with heavier tails.",
+        UNKNOWN: "If training is unstable, look for outliers.",
+    },
+    "independence": {
+        HOLDS: "Masked values cannot be predicted from the noise around them, on which masking relies.",
+        FAILS: "The noise of a value can be predicted from its neighbours, so that a network learns it as if "
+        "it were signal: training on single observations cannot remove all of it. Increase the radius of the "
+        "masks, average neighbours (reduce the images), or use two observations of each sample, if you have "
+        "them.",
+        UNKNOWN: "If predictions look blotchy, neighbours share noise: increase the radius of the masks.",
+    },
+}
+_COUNTS = (
+    " If the noise grows with brightness (photon counts), the square root of the data has nearly uniform "
+    "noise."
+)
+_DIFFER = {
+    "sample": " But some samples have much less noise ({0.least:.3g}) than the median one ({0.typical:.3g}).",
+    "position": " But it depends on the position: from {0.least:.3g} to {0.typical:.3g} in the cells of a "
+    "grid over all samples.",
+}
+Finding = tuple[str, str, dict[str, float]]  # verdict, evidence in words and in numbers
 
 
 def state_of(evidence: Evidence) -> tuple[str, float | None]:
@@ -47,22 +63,172 @@ def state_of(evidence: Evidence) -> tuple[str, float | None]:
     The signal is measured around the mean of all values, as a constant offset is not hidden by noise; not
     around the mean of each entry, as a mean image is signal.
     """
-    noise = noise_level(evidence)
+    noise = evidence.noise
     if noise is None or evidence.floor is None or not evidence.deviation > 0:
         return NO_ANSWER, None
-    ratio = signal_of(evidence, noise) / noise if noise > 0 else math.inf
-    invisible = evidence.floor.deviation < VISIBLE * evidence.deviation and not evidence.partly_noisy
+    ratio = evidence.signal(noise) / noise if noise > 0 else math.inf
+    invisible = evidence.floor.deviation < VISIBLE * evidence.deviation and not evidence.noisier
     # If flat regions are clean, residuals elsewhere may be fine detail, unless they are too strong for that.
     if not evidence.correlated and (ratio > 10 or (invisible and ratio > 5)):
-        if evidence.may_be_partly_noisy:
+        if evidence.perhaps_noisier:
             return NO_ANSWER, ratio
-        return (SLIGHT if evidence.partly_noisy else CLEAN), ratio
+        return (SLIGHT if evidence.noisier else CLEAN), ratio
     return (SLIGHT if ratio > 4 else NOISY), ratio
 
 
-def signal_of(evidence: Evidence, noise: float) -> float:
-    """Return the standard deviation of the data without its noise."""
-    return math.sqrt(max(0.0, evidence.deviation**2 - noise**2))
+def summarise(state: str, ratio: float | None, evidence: Evidence) -> str:
+    """Return how noisy the data is, and whether it has a large offset."""
+    offset = " Signal and noise are small compared with a constant offset: subtract the mean first."
+    return _how_noisy(state, ratio, evidence) + offset * (evidence.offset is not None)
+
+
+def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
+    if not evidence.ordered:
+        return (
+            "Cannot tell: neighbouring columns are no more similar than others, so they seem to have no "
+            "order, and comparing neighbours cannot distinguish noise from signal."
+        )
+    if not evidence.deviation > 0:
+        return "Cannot tell: all values are equal."
+    if evidence.perhaps_noisier and state == NO_ANSWER:
+        return (
+            f"Cannot tell: flat regions are clean, but about {evidence.perhaps_noisier.share:.0%} of the "
+            "data has noise or very fine detail."
+        )
+    if state == NO_ANSWER or ratio is None:
+        return "Cannot tell: the samples are too few or too small."
+    if state == CLEAN:
+        noise = evidence.noise or 0.0
+        strength = "No noise was found in flat regions"
+        if ratio <= 1000:
+            strength = (
+                f"The signal (standard deviation {evidence.signal(noise):.2g}) is about {ratio:.0f} times "
+                f"as strong as the noise could be in flat regions ({noise:.2g})"
+            )
+        return (
+            f"Clean: dCS will not help much. {strength}; elsewhere, faint noise cannot be distinguished from "
+            "fine detail, nor stripes from signal."
+        )
+    times = f"about {ratio:.1f} times" if ratio < 10 else f"about {ratio:.0f} times"
+    about = f"the signal is {times} as strong as the noise"
+    if evidence.correlated:
+        begin = "Slightly noisy or more" if state == SLIGHT else "Noisy"
+        return (
+            f"{begin}, and neighbours share the noise: dCS can remove some of it (the signal is at most "
+            f"{times} as strong as the noise)."
+        )
+    if evidence.noisier:
+        which = {True: "some samples are", False: "a part of each sample is", None: "some regions are"}
+        return (
+            f"Partly noisy: {which[evidence.noisier.of_samples]} much noisier than the rest, unless this is "
+            f"detail as fine as single values, such as foliage. dCS can help there (on average {about})."
+        )
+    if ratio < _HARDLY:
+        return (
+            f"Nearly all noise: there is hardly any signal (it is {times} as strong as the noise), and "
+            "training may learn nothing."
+        )
+    if state == SLIGHT:
+        return f"Slightly noisy: dCS may help a little ({about})."
+    uneven = ", which is not equally strong everywhere" if evidence.varies else ""
+    return f"Noisy: dCS can help ({about}{uneven})."
+
+
+def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:
+    """Combine the estimates of the noise level."""
+    chen, mad, floor = evidence.chen2015, evidence.mad, evidence.floor
+    flat = None if floor is None else estimate(floor.deviation, 2 * floor.error)
+    known = [one for one in (chen, mad, flat) if one is not None]
+    equal = not evidence.deviation > 0
+    if equal or not known:
+        why = "All values are equal." if equal else "The samples are too few or too small for any estimate."
+        return Sigma(None, None, None, chen, mad, flat, False, why)
+    values = [one.value for one in known]
+    if flat is None:
+        value = values[0]
+    elif state == CLEAN:
+        value = min(values)
+    elif evidence.correlated or evidence.varies:
+        value = evidence.noise or 0.0
+    elif chen is not None and evidence.clipped:  # flat regions are often where the noise is clipped
+        value = chen.value
+    elif chen is not None and chen.value > 0.85 * flat.value:  # detail adds to both
+        value = min(chen.value, flat.value)
+    else:
+        value = flat.value
+    # Systematic errors show in how estimates differ, and are never known to be below a few percent. An
+    # interval without an upper end says nothing, not even that it starts at 0.
+    ends = values + [end for one in known if math.isfinite(one.high) for end in (one.low, one.high)]
+    # If there is no answer, the data may be all noise, or none.
+    low = 0.0 if state in (CLEAN, NO_ANSWER) else min((1 - _SYSTEMATIC) * value, *ends)
+    ends.append((1 + _SYSTEMATIC) * value)
+    if evidence.correlated or state == NO_ANSWER:
+        ends.append(evidence.deviation)
+    if "position" in evidence.differing:
+        ends.append(evidence.differing["position"].typical)  # borders have no residuals
+    if evidence.part:
+        ends.append(evidence.part.at.deviation)
+    if state == CLEAN:
+        ends.append(evidence.noise or 0.0)
+    agree, why = (
+        False,
+        ("The samples are too few or too small for all three estimates; the others may include fine detail."),
+    )
+    if chen and mad and flat:
+        agree, why = _agreement(evidence, state, (chen.value, mad.value, flat.value), recordings)
+    at_least = evidence.correlated and state != CLEAN
+    return Sigma(value, low, max(ends), chen, mad, flat, agree, why, at_least)
+
+
+def _agreement(
+    evidence: Evidence, state: str, values: tuple[float, float, float], recordings: bool
+) -> tuple[bool, str]:
+    """Return whether the estimates by chen2015, mad and from flat regions agree, and why, or why not."""
+    chen, mad, flat = values
+    differ = "The three estimates differ"
+    if state == CLEAN and max(values) < VISIBLE * evidence.deviation:
+        return True, "All three estimates are close to 0."
+    if evidence.correlated and flat >= max(chen, mad):
+        return False, (
+            "chen2015 and mad cover only noise that differs between adjacent values, not noise that "
+            "neighbours share: the noise is stronger than they say."
+        )
+    if evidence.correlated:
+        return False, (
+            "The estimates differ: if neighbours share noise, each estimate covers only a part of it, and "
+            "flat regions have less noise here than the rest. The largest estimate is given."
+        )
+    if evidence.perhaps_noisier:
+        return False, (
+            f"{differ}: some regions hold noise or fine detail, which cannot be distinguished here."
+        )
+    if max(values) - min(values) <= 0.15 * max(values):
+        return True, "All three estimates agree within 15 %."
+    if state != CLEAN and evidence.varies:
+        part = evidence.part
+        by = {
+            "loudness" if recordings else "brightness": evidence.is_uneven,
+            "sample": "sample" in evidence.differing or (part and part.of_samples is not False),
+            "position": "position" in evidence.differing or (part and not part.of_samples),
+        }
+        return False, (
+            f"{differ} because the noise is not equally strong everywhere (it differs by "
+            f"{' and '.join(word for word in by if by[word])}): no single number describes it, and its "
+            "approximate root mean square is given."
+        )
+    if state == CLEAN or flat <= min(chen, mad):
+        return False, (
+            f"{differ}: chen2015 and mad also count detail as fine as single values, of which flat regions "
+            "have least."
+        )
+    if chen == min(values):
+        return False, (
+            f"{differ}: chen2015 is the smallest, as it is if neighbours share a part of the noise (in "
+            "spectrograms they do) or if some regions have less noise."
+        )
+    return False, (
+        f"{differ}: fine detail and outliers raise chen2015, while mad, a median, is robust to outliers."
+    )
 
 
 def checks(evidence: Evidence, state: str, recordings: bool = False) -> tuple[Check, ...]:
@@ -70,12 +236,19 @@ def checks(evidence: Evidence, state: str, recordings: bool = False) -> tuple[Ch
     if state in (CLEAN, NO_ANSWER):
         because, meaning = _untested(evidence, state)
         return tuple(Check(name, title, UNKNOWN, because, meaning, {}) for name, title in _TITLES.items())
-    return (
+    found = (
         _zero_mean(evidence),
         _isotropy(evidence, recordings),
         _light_tails(evidence),
         _independence(evidence),
     )
+    judged = []
+    for (name, title), (verdict, because, numbers) in zip(_TITLES.items(), found, strict=True):
+        meaning = _MEANINGS[name][verdict]
+        if (name, verdict) == ("isotropy", FAILS) and evidence.is_uneven and not recordings:
+            meaning += _COUNTS
+        judged.append(Check(name, title, verdict, because, meaning, numbers))
+    return tuple(judged)
 
 
 def _untested(evidence: Evidence, state: str) -> tuple[str, str]:
@@ -85,137 +258,72 @@ def _untested(evidence: Evidence, state: str) -> tuple[str, str]:
         return "All values are equal.", "There is nothing to learn from this data."
     if not evidence.ordered:
         return "Unordered columns have no neighbours to compare.", "Masking by neighbours is not applicable."
-    if evidence.may_be_partly_noisy:
-        return (
-            "It is not clear whether there is noise.",
-            "Look at some samples: are regions grainy that should be uniform?",
-        )
+    if evidence.perhaps_noisier:
+        meaning = "Look at some samples: are regions grainy that should be uniform?"
+        return "It is not clear whether there is noise.", meaning
     because = "The samples are too few or too small to distinguish noise from signal."
     return because, "Inspect more or larger samples."
 
 
-def _check(name: str, verdict: str, because: str, meanings: dict[str, str], **numbers: float) -> Check:
-    return Check(name, _TITLES[name], verdict, because, meanings[verdict], numbers)
-
-
-def _zero_mean(evidence: Evidence) -> Check:
-    meanings = {
-        HOLDS: "The mean over the noise is the signal, on which training relies. (A constant offset cannot "
-        "be detected, and counts as signal.)",
-        FAILS: "Near these values the noise is one-sided, which biases predictions: use the data before it "
-        "was clipped, if you have it.",
-        UNKNOWN: "If those values were clipped, predictions near them are biased.",
-    }
-    clipped = evidence.clipped
-    at_ends = sum(share for share, _, _ in evidence.ends if share > 0.01)
+def _zero_mean(evidence: Evidence) -> Finding:
+    clipped, at_ends = evidence.clipped, evidence.at_ends
     numbers = {"cut_off": clipped, "at_the_ends": at_ends}
+    at = "of all values are exactly at an end of the range: they"
     if clipped:
-        because = f"{clipped:.0%} of all values are exactly at an end of the range: they seem to be clipped."
-        return _check("zero_mean", FAILS, because, meanings, **numbers)
+        return FAILS, f"{clipped:.0%} {at} seem to be clipped.", numbers
     if at_ends and not evidence.is_uneven:
+        return UNKNOWN, f"{at_ends:.0%} {at} may be clipped, or a uniform background.", numbers
+    return HOLDS, "No values are clipped at the ends of their range.", numbers
+
+
+def _isotropy(evidence: Evidence, recordings: bool) -> Finding:
+    numbers = {"noisier_part": evidence.part.share} if evidence.part else {}
+    part, floor, ratio = evidence.noisier, evidence.floor, evidence.evenness
+    if part and floor:
+        numbers |= {"high": part.at.deviation, "low": floor.deviation}
+        kind = "recording" if recordings else "sample"
+        where = f"each {kind}" if part.of_samples is False else "the data"
+        some = f" (some {kind}s are much noisier than others)" if part.of_samples else ""
+        share = f"{part.share:.0%}" if part.share >= 0.1 else f"{part.share:.1%}"
         because = (
-            f"{at_ends:.0%} of all values are exactly at an end of the range: they may be clipped, or a "
-            "uniform background."
+            f"About {share} of {where} has a noise level of about {part.at.deviation:.3g}{some}; in flat "
+            f"regions elsewhere it is {floor.deviation:.2g}. Detail as fine as single values, such as "
+            "foliage, looks the same."
         )
-        return _check("zero_mean", UNKNOWN, because, meanings, **numbers)
-    because = "No values are clipped at the ends of their range."
-    return _check("zero_mean", HOLDS, because, meanings, **numbers)
-
-
-def _isotropy(evidence: Evidence, recordings: bool) -> Check:
-    counts = (
-        " If the noise grows with brightness (photon counts), the square root of the data has nearly uniform "
-        "noise."
-    )
-    meanings = {
-        HOLDS: "One noise level describes all of the data. dCS relies on it to give noisier samples less "
-        "weight.",
-        FAILS: "dCS gives noisier samples less weight, and these weights are only approximate here."
-        + counts * (evidence.is_uneven and not recordings),
-        UNKNOWN: "dCS gives noisier samples less weight, and these weights may be only approximate; training "
-        "still works.",
-    }
-    numbers = {} if evidence.part is None else {"noisier_part": evidence.part.share}
-    if evidence.part is not None and evidence.part.sure:
-        numbers |= {
-            "high": evidence.part.at.deviation,
-            "low": evidence.floor.deviation if evidence.floor else 0,
-        }
-        return _check("isotropy", FAILS, describe_noisy_part(evidence, recordings), meanings, **numbers)
-    ratio, ends = evidence.evenness, evidence.ends_of_range
-    if ratio is None or ends is None:
+        return FAILS, because, numbers
+    if ratio is None:
         levels = "loudness" if recordings else "brightness"
-        return _check("isotropy", UNKNOWN, f"There are too few flat regions of different {levels}.", meanings)
-    low, high = ends
-    weakest = min(evidence.levels, key=lambda at: at.deviation)
-    numbers |= {"low": low.deviation, "high": high.deviation, "weakest": weakest.deviation, "ratio": ratio}
+        return UNKNOWN, f"There are too few flat regions of different {levels}.", {}
+    low, high = evidence.ends_of_range
+    weakest = min(at.deviation for at in evidence.levels)
+    numbers |= {"low": low.deviation, "high": high.deviation, "weakest": weakest, "ratio": ratio}
     because = (
         f"In flat regions the noise level is {low.deviation:.3g} where values are low (around "
         f"{low.brightness:.4g}) and {high.deviation:.3g} where they are high (around {high.brightness:.4g})."
     )
     verdict = HOLDS if ratio >= 0.8 else FAILS if ratio < 0.6 and not evidence.correlated else UNKNOWN
-    more, differ = _by_sample_and_position(evidence, numbers)
-    if differ:
-        verdict = FAILS
-    elif verdict == HOLDS and evidence.may_be_partly_noisy:
-        verdict, more = UNKNOWN, " But some regions hold more noise, or fine detail."
-    elif evidence.too_quiet and not evidence.correlated and verdict == HOLDS:
+    if evidence.quiet is not None:
+        numbers["quiet_share"] = evidence.quiet
+    for name, spread in evidence.spreads.items():
+        numbers[f"quietest_{name}s"] = spread.least / spread.typical if spread.typical > 0 else 1.0
+    if evidence.differing:
+        because += "".join(_DIFFER[name].format(spread) for name, spread in evidence.differing.items())
+        return FAILS, because, numbers
+    if verdict == HOLDS and evidence.perhaps_noisier:
+        return UNKNOWN, because + " But some regions hold more noise, or fine detail.", numbers
+    if verdict == HOLDS and evidence.too_quiet and not evidence.correlated:
         verdict = UNKNOWN
-        more = (
+        because += (
             f" But {evidence.quiet:.0%} of all small patches have less noise than the rest of the data "
             "suggests; with a single noise level it would be about 5 %."
         )
-    return _check("isotropy", verdict, because + more, meanings, **numbers)
+    return verdict, because, numbers
 
 
-def describe_noisy_part(evidence: Evidence, recordings: bool) -> str:
-    """Describe the part of the data that is noisier."""
-    part, floor = evidence.part, evidence.floor
-    if part is None or floor is None:
-        return ""
-    whole, of_each = ("recordings", "recording") if recordings else ("samples", "sample")
-    share = f"{part.share:.0%}" if part.share >= 0.1 else f"{part.share:.1%}"
-    where = f"About {share} of each {of_each}" if part.of_samples is False else f"About {share} of the data"
-    some = f" (some {whole} are much noisier than others)" if part.of_samples else ""
-    return (
-        f"{where} has a noise level of about {part.at.deviation:.3g}{some}; in flat regions elsewhere it is "
-        f"{floor.deviation:.2g}. Detail as fine as single values, such as foliage, looks the same."
-    )
-
-
-def _by_sample_and_position(evidence: Evidence, numbers: dict[str, float]) -> tuple[str, bool]:
-    """Describe how the noise differs between samples and positions; return whether it does, too."""
-    text = ""
-    samples, places = evidence.between_samples, evidence.between_positions
-    if evidence.quiet is not None:
-        numbers["quiet_share"] = evidence.quiet
-    if samples is not None:
-        numbers["quietest_samples"] = samples.least / samples.typical if samples.typical > 0 else 1.0
-        if evidence.samples_differ:
-            text += (
-                f" But some samples have much less noise ({samples.least:.3g}) than the median one "
-                f"({samples.typical:.3g})."
-            )
-    if places is not None:
-        numbers["quietest_positions"] = places.least / places.typical if places.typical > 0 else 1.0
-        if evidence.positions_differ:
-            text += (
-                f" But it depends on the position: from {places.least:.3g} to {places.typical:.3g} in the "
-                "cells of a grid over all samples."
-            )
-    return text, bool(text)
-
-
-def _light_tails(evidence: Evidence) -> Check:
-    meanings = {
-        HOLDS: "The noise is close to Gaussian, for which the weights of samples are computed.",
-        FAILS: "A few extreme values can dominate a training step: clip or repair them first (dead pixels, "
-        "dropouts). In Python, DenoisingCosine(noise=...) takes a law with heavier tails.",
-        UNKNOWN: "If training is unstable, look for outliers.",
-    }
+def _light_tails(evidence: Evidence) -> Finding:
     at = evidence.for_tails
     if at is None:
-        return _check("light_tails", UNKNOWN, "There are too few flat regions.", meanings)
+        return UNKNOWN, "There are too few flat regions.", {}
     kurtosis, count = at.kurtosis, len(at.places)
     # Correlated residuals are fewer independent observations.
     error = math.sqrt(24 / count) * (5 if evidence.correlated else 1)
@@ -223,40 +331,29 @@ def _light_tails(evidence: Evidence) -> Check:
         f"Excess kurtosis, a measure of extreme values: {kurtosis:.2g} ± {2 * error:.1g}; it is 0 for "
         "Gaussian noise, and above 1 for many more extreme values."
     )
-    verdict = UNKNOWN
+    verdict = HOLDS if kurtosis < 0.7 and error < 0.2 else UNKNOWN
     # Residuals hold some signal, which has heavy tails, too; more of it in these cases.
     limit = 2 if evidence.correlated or evidence.is_uneven else 1
     if count >= _ENOUGH and kurtosis > limit + 2 * error:
         verdict = FAILS
-        if evidence.samples_differ or evidence.positions_differ or evidence.partly_noisy:
+        if evidence.differing or evidence.noisier:
             verdict = UNKNOWN
             because += " A mixture of several noise levels has a large kurtosis, too."
-    elif kurtosis < 0.7 and error < 0.2:
-        verdict = HOLDS
-    numbers = {"kurtosis": kurtosis, "error": error, "places": float(count)}
-    return _check("light_tails", verdict, because, meanings, **numbers)
+    return verdict, because, {"kurtosis": kurtosis, "error": error, "places": float(count)}
 
 
-def _independence(evidence: Evidence) -> Check:
-    meanings = {
-        HOLDS: "Masked values cannot be predicted from the noise around them, on which masking relies.",
-        FAILS: "The noise of a value can be predicted from its neighbours, so that a network learns it as if "
-        "it were signal: training on single observations cannot remove all of it. Increase the radius of the "
-        "masks, average neighbours (reduce the images), or use two observations of each sample, if you have "
-        "them.",
-        UNKNOWN: "If predictions look blotchy, neighbours share noise: increase the radius of the masks.",
-    }
-    first, second, third = evidence.correlations
-    numbers = {"one_apart": first, "two_apart": second, "three_apart": third}
-    if evidence.compared_at is None or math.isnan(first):
+def _independence(evidence: Evidence) -> Finding:
+    numbers = dict(zip(("one_apart", "two_apart", "three_apart"), evidence.correlations, strict=True))
+    first = evidence.correlations[0]
+    if math.isnan(first):
         because = "There are too few flat regions, or the samples are too small, to compare neighbours."
-        return _check("independence", UNKNOWN, because, meanings)
+        return UNKNOWN, because, {}
     because = f"In flat regions the noise of neighbours has a correlation of {first:.2f}."
     if evidence.correlated:
         if not evidence.is_noise:
             because += " Fine texture that is present everywhere looks the same, and cannot be distinguished."
-        return _check("independence", FAILS, because, meanings, **numbers)
+        return FAILS, because, numbers
     if evidence.is_noise and abs(first) < 0.15:
-        return _check("independence", HOLDS, because, meanings, **numbers)
+        return HOLDS, because, numbers
     because = "No region is flat enough to distinguish shared noise from shared signal of neighbours."
-    return _check("independence", UNKNOWN, because, meanings, **numbers)
+    return UNKNOWN, because, numbers

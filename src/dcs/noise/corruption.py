@@ -7,13 +7,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from dcs._checks import (
-    check_choice,
-    check_finite,
-    check_integer,
-    check_number,
-    read_batch,
-)
+from dcs._checks import check_choice, check_finite, check_integer, check_number, read_batch
 from dcs.noise.isotropic import IsotropicNoise
 
 Array = TypeVar("Array", Tensor, "np.ndarray[tuple[int, ...], np.dtype[np.floating]]")
@@ -67,7 +61,9 @@ def _add(x: Tensor, kind: str | IsotropicNoise, sigma: float, generator: Generat
     if kind == "poisson":
         return _poisson(x, sigma, generator)
     if kind == "salt_and_pepper":
-        return _salt_and_pepper(x, sigma, generator)
+        check_number("sigma", sigma, at_least=0, at_most=1)
+        uniform = torch.rand(x.shape, generator=generator).to(x.device)
+        return x.masked_fill(uniform < sigma, 1).masked_fill(uniform < sigma / 2, 0)
     noise = sigma * torch.randn(x.shape, dtype=precise, generator=generator)
     if kind == "correlated":
         noise = _smooth(noise, length)
@@ -84,18 +80,11 @@ def _poisson(x: Tensor, sigma: float, generator: Generator) -> Tensor:
     return (torch.poisson(mean / sigma**2, generator=generator) * sigma**2).to(x)
 
 
-def _salt_and_pepper(x: Tensor, share: float, generator: Generator) -> Tensor:
-    check_number("sigma", share, at_least=0, at_most=1)
-    uniform = torch.rand(x.shape, generator=generator).to(x.device)
-    return x.masked_fill(uniform < share, 1).masked_fill(uniform < share / 2, 0)
-
-
 def _smooth(noise: Tensor, length: float) -> Tensor:
     """Smooth white noise with a Gaussian kernel, keeping its variance; borders wrap around."""
     if noise.ndim == 1:
         raise ValueError("x must have an axis after the batch for kind='correlated', got shape (n,)")
-    axes = [noise.ndim - 1] if noise.ndim == 2 else [noise.ndim - 2, noise.ndim - 1]
-    for axis in axes:
+    for axis in range(max(1, noise.ndim - 2), noise.ndim):
         reach = min(int(4 * length) + 1, (noise.shape[axis] - 1) // 2)
         kernel = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=noise.dtype) / length).square())
         kernel = kernel / torch.linalg.vector_norm(kernel)

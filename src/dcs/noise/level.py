@@ -78,12 +78,9 @@ def estimate_sigma(
         >>> round(estimate_sigma(1 + 0.3 * noise), 3)
         0.297
     """
-    x = _with_doubles(read_batch("x", x))
+    x, images = _read(x, ndim)
     check_choice("method", method, ("chen2015", "mad"))
-    check_finite(x.sum(dtype=torch.float64), x=x)
-    images = as_images(x, ndim)
     space = images.shape[2:]
-    ndim = len(space)
     if method == "mad":
         if min(space) < 8:
             raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
@@ -96,7 +93,7 @@ def estimate_sigma(
 
     def patches_for_each_entry(side: int, step: int) -> float:
         in_one = images.shape[1] * math.prod((length - side) // step + 1 for length in space)
-        return float(in_one * (1 if per_image else len(x)) / side**ndim)
+        return float(in_one * (1 if per_image else len(x)) / side ** len(space))
 
     if patch is None and not per_image and x.ndim == 2 and len(x) >= 10 * x.shape[1] and not _in_order(x):
         patch = max(2, x.shape[1])
@@ -133,12 +130,10 @@ def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None
         >>> round(quiet_share(noise, 0.3), 2), round(quiet_share(torch.cat([noise, noise / 9]), 0.3), 2)
         (0.05, 0.52)
     """
-    x = _with_doubles(read_batch("x", x))
+    _, images = _read(x, ndim)
     check_number("sigma", sigma, above=0)
-    check_finite(x.sum(dtype=torch.float64), x=x)
     from scipy.special import chdtri  # takes long to import
 
-    images = as_images(x, ndim)
     space = images.shape[2:]
     side = 3 if len(space) == 2 else 5
     entries = side ** len(space)
@@ -160,9 +155,12 @@ def default_ndim(shape: Sequence[int]) -> int:
     return 2 if len(shape) > 1 and shape[-2] > 2 else 1
 
 
-def _with_doubles(x: Tensor) -> Tensor:
-    """Return the data on a device with float64, which Apple's lacks."""
-    return x.cpu() if x.device.type == "mps" else x
+def _read(x: Tensor | np.ndarray, ndim: int | None) -> tuple[Tensor, Tensor]:
+    """Return checked data as it is and as images, on a device with float64, which Apple's lacks."""
+    x = read_batch("x", x)
+    x = x.cpu() if x.device.type == "mps" else x
+    check_finite(x.sum(dtype=torch.float64), x=x)
+    return x, as_images(x, ndim)
 
 
 def _in_order(x: Tensor) -> bool:
@@ -232,12 +230,6 @@ def _median_deviation(images: Tensor, per_image: bool) -> Tensor:
         moved = details.movedim(axis, -1)
         rows = functional.conv1d(moved.reshape(-1, 1, moved.shape[-1]), kernel[None, None], stride=2)
         details = rows.reshape(*moved.shape[:-1], -1).movedim(-1, axis)
-    size = details.abs().flatten(1)
-    median = torch.quantile(size, 0.5, dim=1) if per_image else _median(size.flatten())
-    return median / 0.6744897501960817
-
-
-def _median(values: Tensor) -> Tensor:
-    middle = len(values) // 2
-    ordered = values.sort().values
-    return (ordered[middle] + ordered[-middle - 1]) / 2
+    size = details.abs().flatten(1 if per_image else 0).sort().values  # torch.quantile takes 2**24 at most
+    middle = size.shape[-1] // 2
+    return (size[..., middle] + size[..., -middle - 1]) / 2 / 0.6744897501960817

@@ -38,18 +38,15 @@ class HoldsSigma(nn.Module):
 
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
         """Set σ to its estimate from noisy data, the more the better; padded data is refused."""
+        name = type(self).__name__
         if valid is not None:
-            raise ValueError(
-                f"sigma cannot be estimated from padded data: pass sigma to {type(self).__name__}"
-            )
+            raise ValueError(f"sigma cannot be estimated from padded data: pass sigma to {name}")
         try:
-            sigma = estimate_sigma(x)
+            self.sigma.fill_(estimate_sigma(x))
         except ValueError as error:
-            name = type(self).__name__
             raise ValueError(
                 f"sigma cannot be estimated from this x ({error}); pass sigma to {name}"
             ) from None
-        self.sigma.fill_(sigma)
 
     def sigma_for(self, x: Tensor, valid: Tensor | None) -> Tensor:
         """Return σ as it broadcasts against a batch; if it is not known yet, estimate it from this batch."""
