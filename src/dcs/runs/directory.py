@@ -323,9 +323,9 @@ def save(predictor: Predictor, folder: Path, *, overwrite: bool = False) -> None
         folder: Directory; an existing one is replaced only if it holds what `save` wrote.
         overwrite: Whether to replace it.
     """
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
         ours = {"format", "versions"} <= _written_keys(folder)
-        if not ours or not {path.name for path in folder.iterdir()} <= set(_SAVED):
+        if not ours or not {path.name for path in folder.iterdir()} <= {*_SAVED}:
             raise FileExistsError(
                 f"{folder} exists and holds more than a saved encoder: give a new directory"
             )

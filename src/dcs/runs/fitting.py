@@ -81,6 +81,7 @@ def fit(
     """
     parts = parts or Parts()
     seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
+    x, lengths, pair, front_end = seen
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
         network = make_network(config, seen.shape) if parts.network is None else parts.network
@@ -98,13 +99,6 @@ def fit(
         left_out=left_out,
         trial=None if trial is None else dict(trial),
     )
-    learned = Learned(
-        largest=largest_value(data.x),
-        feature_names=tuple(feature_names),
-        front_end=None if seen.front_end is None else seen.front_end.describe(),
-        predicts=objective.predicts,
-        scale_free=objective.scale_free,
-    )
     with contextlib.ExitStack() as stack:
         run = None
         if out is not None:
@@ -117,26 +111,25 @@ def fit(
                 return load(out, parts.network, parts.objective if objective.predicts else None)
         trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
         history = train(
-            trained,
-            objective,
-            seen.x,
-            config,
-            pair=seen.pair,
-            lengths=seen.lengths,
-            recorder=run,
-            monitor=parts.monitor,
+            trained, objective, x, config, pair=pair, lengths=lengths, recorder=run, monitor=parts.monitor
         )
         network.load_state_dict(trained.state_dict())
-        device = models.device_named(config.device)
-        scale = prediction_scale(network, objective, seen.x, seen.lengths, device)
-        learned = learned.model_copy(update={"scale": scale, "objective": objective.describe()})
+        learned = Learned(
+            scale=prediction_scale(network, objective, x, lengths, models.device_named(config.device)),
+            largest=largest_value(data.x),
+            feature_names=tuple(feature_names),
+            front_end=None if front_end is None else front_end.describe(),
+            objective=objective.describe(),
+            predicts=objective.predicts,
+            scale_free=objective.scale_free,
+        )
         record = record.model_copy(update={"learned": learned})
         if run is not None:
             # Heads of self-supervised objectives are only used in training, as is one without a name.
             kept = objective.state_dict() if objective.predicts and parts.objective is None else None
             run.finish(network.state_dict(), kept, learned)
             record = run.record
-        return Predictor(network, objective.cpu(), record, seen.front_end, history)
+        return Predictor(network, objective.cpu(), record, front_end, history)
 
 
 def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
@@ -168,9 +161,9 @@ def estimate(data: Split, config: TrainingConfig) -> dict[str, float]:
     network = make_network(config, tuple(x.shape[1:]))
     trial = config.model_copy(update={"max_epochs": 3, "validation": 0.0, "patience": None, "compile": False})
     train(network, make_objective(config), some, trial.model_copy(update={"max_epochs": 1}))
-    start = time.perf_counter()
+    began = time.perf_counter()
     train(network, make_objective(config), some, trial)
-    seconds = (time.perf_counter() - start) / 3 * steps
+    seconds = (time.perf_counter() - began) / 3 * steps
     parameters = sum(parameter.numel() for parameter in network.parameters())
     held = 0 if isinstance(x, Samples) else x.numel() * x.element_size()
     return {

@@ -93,12 +93,7 @@ class Predictor:
         """
         self.check_predicts("denoise")
         x, lengths = self._seen(data)
-
-        def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
-            prediction = self._predict(x, valid)
-            return prediction if self.front_end is None else self.front_end.undo(prediction)
-
-        return self._map(predict, x, lengths)
+        return self._map(lambda x, valid=None: self._undone(self._predict(x, valid)), x, lengths)
 
     def denoise_signal(self, signal: Tensor) -> Tensor:
         """Predict the clean signals behind noisy ones of any length, (channels, t).
@@ -131,12 +126,7 @@ class Predictor:
         scale = self.learned.scale if self.scale_free else 1.0
         if scale is None:
             raise ValueError("inverse_transform needs a scale, which this run was saved without: use denoise")
-
-        def predict(z: Tensor) -> Tensor:
-            prediction: Tensor = scale * decode(z)
-            return prediction if self.front_end is None else self.front_end.undo(prediction)
-
-        return self._map(predict, features)
+        return self._map(lambda z: self._undone(scale * decode(z)), features)
 
     def loss(self, data: Split | Numbers, pair: Numbers | None = None) -> float:
         """Compute the objective on samples, with the same masks every time."""
@@ -188,6 +178,10 @@ class Predictor:
         prediction: Tensor = self.network(x)
         return nearest(x, prediction, valid) if self.scale_free else prediction
 
+    def _undone(self, prediction: Tensor) -> Tensor:
+        """Return a prediction in the units of the data, or of its spectrogram in dB."""
+        return prediction if self.front_end is None else self.front_end.undo(prediction)
+
     def _seen(self, data: Split | Numbers) -> tuple[Numbers, Tensor | None]:
         """Return what the network sees of data, and the lengths of samples without padding."""
         x, lengths = (data.x, data.lengths) if isinstance(data, Split) else (data, None)
@@ -226,13 +220,6 @@ def prediction_scale(
 
     It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
     Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
-
-    Args:
-        network: Trained network.
-        objective: Objective it was trained with.
-        x: Samples it was trained on.
-        lengths: Length of each sample without its padding, (n,).
-        device: Device to predict on; by default the network's.
     """
     if not objective.scale_free:
         return 1.0

@@ -63,12 +63,8 @@ def cut_unfinished_line(path: Path) -> None:
 def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
     """Write checkpoint `number`, then remove all but it and those just before it, `keep` in all.
 
-    Args:
-        folder: Directory of the checkpoints; made if need be.
-        number: Number of its step. Larger ones are of a course that was given up, and are removed too.
-        state: Tensors, numbers, strings, and lists and dictionaries of them.
-        about: Description in JSON, for people.
-        keep: Number of checkpoints to keep.
+    Larger numbers are of a course that was given up, and are removed too. The state holds tensors, numbers,
+    strings, and lists and dictionaries of them; `about` is written as JSON, for people.
     """
     folder.mkdir(exist_ok=True)
     buffer = io.BytesIO()

@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -14,14 +13,7 @@ from dcs.training.meters import PARTS
 from dcs.training.optimizer import held_out_samples
 
 _MEASURED = 512
-
-
-class Inputs(NamedTuple):
-    """Arguments of an objective for some samples."""
-
-    x: Tensor
-    pair: Tensor | None
-    valid: Tensor | None
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # samples, pairs, and which entries are not padding
 
 
 class TrainingSamples:
@@ -74,7 +66,7 @@ class TrainingSamples:
     def inputs(self, rows: Tensor, x: Tensor | None = None) -> Inputs:
         """Return the arguments of an objective for some samples, which may be read already."""
         x = self._take(self.x, rows) if x is None else x
-        return Inputs(x, None if self.pair is None else self._take(self.pair, rows), self._valid(rows))
+        return x, None if self.pair is None else self._take(self.pair, rows), self._valid(rows)
 
     def spread(self, count: int) -> tuple[Tensor, Tensor | None]:
         """Return some samples, spread over all, since data is often sorted by class, and what is not padding.
