@@ -573,7 +573,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     def full(path, content):
         raise OSError("disk full")
 
-    monkeypatch.setattr("dcs.runs.storage.write_atomically", full)
+    monkeypatch.setattr("dcs.runs.directory.write_atomically", full)
     for name in ("saved", "new"):
         with pytest.raises(OSError, match="disk full"):
             encoder.save(tmp_path / name, overwrite=True)

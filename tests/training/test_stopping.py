@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcs.training.stopping import Stopping
+from dcs.training.meters import Stopping
 
 
 def follow(stopping, losses, start=0):

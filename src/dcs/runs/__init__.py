@@ -1,7 +1,7 @@
 """Runs: one record, one directory format, one way to fit, load and predict."""
 
-from dcs.runs.directory import Display, Run, Stopped
-from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape, seeded
+from dcs.runs.directory import Run, Stopped, load, read_history, save
+from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape
 from dcs.runs.predictor import Predictor, nearest
 from dcs.runs.record import (
     CHECKPOINTS,
@@ -16,7 +16,8 @@ from dcs.runs.record import (
     read_record,
     readable,
 )
-from dcs.runs.storage import load, read_history, save
+from dcs.training.loggers import Display
+from dcs.training.loop import seeded
 
 __all__ = [
     "CHECKPOINTS",

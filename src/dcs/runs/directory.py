@@ -1,4 +1,7 @@
-"""A run directory: config.json, metrics.jsonl, model.safetensors and checkpoint/, all plain files."""
+"""A run directory: config.json, metrics.jsonl, model.safetensors and checkpoint/, all plain files.
+
+It is written while a network is trained, or by `save`, and read by `load`. No code in a file is ever run.
+"""
 
 import contextlib
 import json
@@ -7,17 +10,25 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
 
+from dcs.data import LogMel
+from dcs.objectives import Objective
+from dcs.runs.predictor import Predictor
 from dcs.runs.record import (
     CHECKPOINTS,
     CONFIG,
@@ -28,22 +39,21 @@ from dcs.runs.record import (
     RESULTS,
     Learned,
     RunRecord,
+    differences,
     parse_record,
     read_record,
+    readable,
     versions,
 )
-from dcs.runs.tensors import as_files, digest
-from dcs.training import RunError, checkpoint
-from dcs.training.checkpoint import write_atomically
-from dcs.training.config import TrainingConfig, differences
+from dcs.training import CUSTOM, CheckpointWarning, RunError, checkpoint, make_network, make_objective
+from dcs.training.checkpoint import digest, write_atomically
+from dcs.training.loggers import Display
 
 LOCK = ".lock"
-# Settings that may differ when a run is resumed: they do not change its result, except for threads, which
-# change its last digits.
-_FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs", "threads"}
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")  # as write_atomically names it
 _LOGS = ("tensorboard", "wandb")
-_OURS = (CONFIG, METRICS, MODEL, OBJECTIVE, CHECKPOINTS, RESULTS, REPORT, *_LOGS)
+_SAVED = (CONFIG, METRICS, MODEL, OBJECTIVE)
+_OURS = (*_SAVED, CHECKPOINTS, RESULTS, REPORT, *_LOGS)
 
 
 class Stopped(Exception):  # noqa: N818  (it is not an error)
@@ -57,18 +67,7 @@ class Stopped(Exception):  # noqa: N818  (it is not an error)
         return str(self.args[0])
 
 
-class Display(Protocol):
-    """Shows or logs the metrics of a training, as a context."""
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *error: Any) -> Any: ...
-
-    def epoch(self, metrics: dict[str, float]) -> None:
-        """Show the metrics of an epoch."""
-        ...
-
-
+@dataclass(eq=False)
 class Run:
     """A run directory that is being written; use it as a context.
 
@@ -81,30 +80,20 @@ class Run:
         displays: What shows or logs the metrics of each epoch.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        record: RunRecord,
-        *,
-        resume: bool = False,
-        overwrite: bool = False,
-        main: bool = True,
-        displays: Sequence[Display] = (),
-    ) -> None:
-        self.displays, self.shown = displays, contextlib.ExitStack()
-        self.folder, self.record, self.main = folder, record, main
-        self.resume, self.overwrite = resume, overwrite
-        self.lock = FileLock(folder / LOCK, blocking=False)
-        self.asked_to_stop = 0
-        self.last_saved = time.monotonic()
-        self.step = 0
-        self.began = False  # whether the directory held no run before
-        self._handlers: dict[int, Any] = {}
+    folder: Path
+    record: RunRecord
+    _: KW_ONLY
+    resume: bool = False
+    overwrite: bool = False
+    main: bool = True
+    displays: Sequence[Display] = ()
 
-    @property
-    def settings(self) -> TrainingConfig:
-        """Settings of the training."""
-        return self.record.training
+    def __post_init__(self) -> None:
+        self.lock = FileLock(self.folder / LOCK, blocking=False)
+        self.asked_to_stop = self.step = 0
+        self.last_saved = time.monotonic()
+        self.began = False  # whether the directory held no run before
+        self._entered = contextlib.ExitStack()
 
     @property
     def finished(self) -> bool:
@@ -112,41 +101,32 @@ class Run:
         return (self.folder / MODEL).exists()
 
     def __enter__(self) -> "Run":
-        if self.main:
-            try:
+        with contextlib.ExitStack() as stack:
+            if self.main:
+                stack.callback(self.lock.release)
                 self._claim()
-                if not self.finished:
-                    for display in self.displays:
-                        self.shown.enter_context(display)
-            except BaseException:
-                self.shown.close()
-                self.lock.release()
-                raise
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._on_signal)
+                for display in () if self.finished else self.displays:
+                    stack.enter_context(display)
+            if threading.current_thread() is threading.main_thread():
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
+            self._entered = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shown.close()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        if self.main and error is not None and self.step == 0 and self.began:
-            (self.folder / CONFIG).unlink(missing_ok=True)  # nothing was trained: the directory is free again
-        self.lock.release()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._entered:
+            if self.main and kind is not None and self.step == 0 and self.began:
+                (self.folder / CONFIG).unlink(missing_ok=True)  # nothing was trained: it is free again
 
     def read(self) -> RunRecord:
         """Read the record of a finished run, which must have been made with the same settings."""
         found = read_record(self.folder)
-        changed = differences(_deciding(found), _deciding(self.record))
-        if changed:
-            raise RunError(
-                f"{self.folder} was finished with other settings ({'; '.join(changed)}): use the same, or "
-                f"another directory"
-            )
+        self._check_same(found, f"{self.folder} was finished", "another directory")
         return found
+
+    def _check_same(self, found: RunRecord, what: str, remedy: str) -> None:
+        if changed := differences(found.deciding(), self.record.deciding()):
+            raise RunError(f"{what} with other settings ({changed}): use the same, or {remedy}")
 
     def restore(self) -> dict[str, Any] | None:
         """The state of the newest checkpoint, if the run is resumed and has one."""
@@ -157,50 +137,37 @@ class Run:
         found = checkpoint.load_newest(self.folder / CHECKPOINTS)
         if found is None:
             if not self.began:
-                warnings.warn(
-                    f"{self.folder} has no checkpoint: the run starts over",
-                    checkpoint.CheckpointWarning,
-                    stacklevel=3,
-                )
+                text = f"{self.folder} has no checkpoint: the run starts over"
+                warnings.warn(text, CheckpointWarning, stacklevel=3)
             self._describe(epoch=0)
             return None
         self.step, state, about = found
-        changed = differences(_deciding(parse_record(about["config"])), _deciding(self.record))
-        if changed:
-            raise RunError(
-                f"the checkpoint in {self.folder} was made with other settings ({'; '.join(changed)}): use "
-                f"the same, or start over with --overwrite"
-            )
-        epoch, wanted = state["position"]["epoch"], self.settings.max_epochs
+        what = f"the checkpoint in {self.folder}"
+        self._check_same(parse_record(about["config"]), f"{what} was made", "start over with --overwrite")
+        epoch, wanted = state["position"]["epoch"], self.record.training.max_epochs
         if epoch >= wanted:
             raise RunError(
-                f"the checkpoint in {self.folder} is in epoch {epoch}, past max_epochs {wanted}: "
-                f"raise it, or start over with --overwrite"
+                f"{what} is in epoch {epoch}, past max_epochs {wanted}: raise it, or start over with "
+                f"--overwrite"
             )
-        changed = differences(about["environment"], _environment())
-        if changed:
-            warnings.warn(
-                f"the resumed run will not be bit-identical to an uninterrupted one: {'; '.join(changed)}",
-                checkpoint.CheckpointWarning,
-                stacklevel=3,
-            )
+        if changed := differences(about["environment"], _environment()):
+            text = f"the resumed run will not be bit-identical to an uninterrupted one: {changed}"
+            warnings.warn(text, CheckpointWarning, stacklevel=3)
         self._describe(epoch)
         return state
 
     def after_step(self, state: Callable[[], dict[str, Any]]) -> bool:
         """Save the state if it is time to; return whether a signal asked to stop."""
         self.step += 1
-        if self.main and time.monotonic() - self.last_saved >= self.settings.checkpoint_seconds:
+        if self.main and time.monotonic() - self.last_saved >= self.record.training.checkpoint_seconds:
             self.save(state())
         return bool(self.asked_to_stop)
 
     def after_epoch(self, metrics: dict[str, float]) -> None:
         """Record and show the metrics of an epoch."""
         if self.main:
-            # JSON has no NaN and no infinities.
-            line = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
             with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(_metrics_line(metrics))
                 file.flush()
                 os.fsync(file.fileno())
             for display in self.displays:
@@ -221,14 +188,14 @@ class Run:
         """Write a checkpoint."""
         position = {name: state["position"][name] for name in ("epoch", "batch")}
         about = {"config": self.record.plain(), "environment": _environment(), "position": position}
-        keep = self.settings.keep_checkpoints
+        keep = self.record.training.keep_checkpoints
         checkpoint.save(self.folder / CHECKPOINTS, self.step, state, about, keep)
         self.last_saved = time.monotonic()
 
     def finish(
         self,
-        weights: Mapping[str, torch.Tensor],
-        own: Mapping[str, torch.Tensor] | None = None,
+        weights: Mapping[str, Tensor],
+        own: Mapping[str, Tensor] | None = None,
         learned: Learned | None = None,
     ) -> None:
         """Write the model: the run is then finished, and its checkpoints are removed.
@@ -240,10 +207,9 @@ class Run:
         """
         if not self.main:
             return
-        files = as_files({OBJECTIVE: own, MODEL: weights})  # the model last: it marks the run as finished
-        sha256 = {name: digest(content) for name, content in files.items()}
-        found = read_record(self.folder)
-        self.record = found.model_copy(update={"learned": learned or Learned(), "sha256": sha256})
+        # The model last: it marks the run as finished.
+        files, sha256 = _as_files({OBJECTIVE: own, MODEL: weights})
+        self.record = self.record.model_copy(update={"learned": learned or Learned(), "sha256": sha256})
         write_atomically(self.folder / CONFIG, self.record.to_json())
         for name, content in files.items():
             write_atomically(self.folder / name, content)
@@ -283,7 +249,7 @@ class Run:
         names = sorted(path.name for path in self.folder.iterdir())
         free = (LOCK, *_LOGS)  # which may be there before config.json, or without it
         found = [name for name in names if name not in free and not _TEMPORARY.fullmatch(name)]
-        if found and not _is_config(self.folder / CONFIG):
+        if found and not {"training", "versions"} <= _written_keys(self.folder):
             raise RunError(f"{self.folder} holds other files, such as {found[0]}: give a new directory")
         if found and not self.overwrite and not self.resume:
             remedy = "give another directory" if self.finished else "resume with --resume"
@@ -304,25 +270,140 @@ class Run:
         self.asked_to_stop = number
 
 
+def load(
+    folder: Path,
+    network: nn.Module | Callable[..., nn.Module] | None = None,
+    objective: Objective | None = None,
+    *,
+    history: bool = True,
+) -> Predictor:
+    """Load a finished run.
+
+    Args:
+        folder: Directory that `dcs fit` or `DenoisingEncoder.save` wrote.
+        network: Module, or callable (shape, n_components) that makes it, where the run was fitted with one.
+        objective: Objective, where the run was fitted with one given as an object; without it all but the
+            score can be computed.
+        history: Whether to read the metrics of the epochs, too.
+
+    Raises:
+        RunError: A file is missing, damaged or of another kind.
+    """
+    record = read_record(folder)
+    if not (folder / MODEL).is_file():
+        resume = "dcs reproduce, called as before," if record.trial else "dcs fit ... --resume"
+        raise RunError(f"{folder / MODEL} does not exist, so the run has not finished: {resume} resumes it")
+    config, learned = record.training, record.learned
+    lost = {re.split("[_.]", name)[0] for name in record.left_out}  # parts with options that were objects
+    with readable(folder / CONFIG):
+        front_end = LogMel(**learned.front_end) if learned and learned.front_end else None
+        shape = record.shape if front_end is None else front_end.shape(*record.shape)
+        if network is None:
+            if config.network == CUSTOM or "network" in lost:
+                raise RunError(
+                    f"{folder} was fitted with a network of your own: pass it, as load(path, network=...)"
+                )
+            network = make_network(config, shape)
+        elif not isinstance(network, nn.Module):
+            network = network(shape, config.n_components, **config.network_options)
+        network = network.cpu().eval()
+        if objective is None and config.objective != CUSTOM and not lost & {"objective", "masking"}:
+            objective = make_objective(config)
+    _restore(network, folder / MODEL, record.sha256)
+    if objective is not None and objective.predicts and (folder / OBJECTIVE).exists():
+        _restore(objective, folder / OBJECTIVE, record.sha256)
+    return Predictor(network, objective, record, front_end, read_history(folder / METRICS) if history else [])
+
+
+def save(predictor: Predictor, folder: Path, *, overwrite: bool = False) -> None:
+    """Save a trained network as a run directory, which appears whole or not at all.
+
+    Args:
+        predictor: Trained network.
+        folder: Directory; an existing one is replaced only if it holds what `save` wrote.
+        overwrite: Whether to replace it.
+    """
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        ours = {"format", "versions"} <= _written_keys(folder)
+        if not ours or not {path.name for path in folder.iterdir()} <= {*_SAVED}:
+            raise FileExistsError(
+                f"{folder} exists and holds more than a saved encoder: give a new directory"
+            )
+        if not overwrite:
+            raise FileExistsError(f"{folder} holds a saved encoder: pass overwrite=True to replace it")
+    objective = predictor.objective
+    own = objective.state_dict() if objective is not None and objective.predicts else None
+    files, sha256 = _as_files({MODEL: predictor.network.state_dict(), OBJECTIVE: own})
+    files[METRICS] = "".join(map(_metrics_line, predictor.history)).encode()
+    files[CONFIG] = predictor.record.model_copy(update={"sha256": sha256}).to_json()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent, ignore_cleanup_errors=True
+    ) as beside:
+        new, old = Path(beside, "new"), Path(beside, "old")
+        new.mkdir()
+        for name, content in files.items():
+            write_atomically(new / name, content)
+        try:
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        finally:
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+
+
+def read_history(path: Path) -> list[dict[str, float]]:
+    """Read the metrics of each epoch."""
+    if not path.exists():
+        return []
+    with readable(path):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [{k: math.nan if v is None else v for k, v in line.items()} for line in lines]
+
+
+def _as_files(
+    tensors: Mapping[str, Mapping[str, Tensor] | None],
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the contents of tensor files by name, and their checksums; empty ones are left out."""
+    # Copies, as tensors that share memory (tied weights) are refused.
+    files = {
+        name: save_tensors({k: v.detach().cpu().contiguous().clone() for k, v in state.items()})
+        for name, state in tensors.items()
+        if state
+    }
+    return files, {name: digest(content) for name, content in files.items()}
+
+
+def _restore(module: nn.Module, path: Path, digests: Mapping[str, str]) -> None:
+    """Load a module's tensors from a file, whose checksum must be as recorded."""
+    content = path.read_bytes()
+    if digests.get(path.name, digest(content)) != digest(content):
+        raise RunError(f"{path} is damaged, its checksum differs: copy or save it again")
+    try:
+        tensors = load_tensors(content)
+    except Exception as error:  # noqa: BLE001  (damage can take any form)
+        raise RunError(f"{path} is damaged ({error}): copy or save it again") from None
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise RunError(f"{path} does not fit the network ({reason}): use the one it was made with") from None
+
+
+def _written_keys(folder: Path) -> set[str]:
+    """Return the keys of a directory's config.json; none if there is no such file, or something else."""
+    try:
+        return set(json.loads((folder / CONFIG).read_bytes()).keys())
+    except (OSError, ValueError, AttributeError):
+        return set()
+
+
+def _metrics_line(metrics: Mapping[str, float]) -> str:
+    """Return the metrics of an epoch as a line of JSON, which has no NaN and no infinities."""
+    return json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
+
+
 def _environment() -> dict[str, str]:
     """Return what else decides a result to the last bit."""
     return {**versions(), "threads": str(torch.get_num_threads())}
-
-
-def _is_config(path: Path) -> bool:
-    """Return whether a file is the config.json of a run, and not of something else."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and {"training", "versions"} <= content.keys()
-
-
-def _deciding(record: RunRecord) -> dict[str, Any]:
-    """Return the settings that decide a result, flat."""
-    training = record.training.model_dump(mode="json")
-    free = _FREE - {"max_epochs"} if record.training.schedule != "constant" else _FREE
-    kept = {name: value for name, value in training.items() if name not in free}
-    # The fingerprint says more than where the data is.
-    data = record.fingerprint or (None if record.source is None else record.source.model_dump(mode="json"))
-    return {"data": data, "shape": list(record.shape), "left_out": record.left_out, **kept}

@@ -5,7 +5,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,20 +17,13 @@ from dcs._registry import named
 from dcs.data import LogMel, Samples, Source, Split, fingerprint
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
-from dcs.runs.directory import Display, Run
+from dcs.runs.directory import Run, load
 from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
 from dcs.runs.record import Learned, RunRecord
-from dcs.runs.storage import load
-from dcs.training import (
-    Metrics,
-    Monitor,
-    TrainingConfig,
-    distributed,
-    make_front_end,
-    make_network,
-    make_objective,
-    train,
-)
+from dcs.training import Monitor, TrainingConfig, make_front_end, make_network, make_objective, train
+from dcs.training.distributed import start
+from dcs.training.loggers import Display
+from dcs.training.loop import seeded
 
 
 class Seen(NamedTuple):
@@ -88,6 +81,7 @@ def fit(
     """
     parts = parts or Parts()
     seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
+    x, lengths, pair, front_end = seen
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
         network = make_network(config, seen.shape) if parts.network is None else parts.network
@@ -105,30 +99,37 @@ def fit(
         left_out=left_out,
         trial=None if trial is None else dict(trial),
     )
-    learned = Learned(
-        largest=largest_value(data.x),
-        feature_names=tuple(feature_names),
-        front_end=None if seen.front_end is None else seen.front_end.describe(),
-        predicts=objective.predicts,
-        scale_free=objective.scale_free,
-    )
-    if out is None:
-        history = _train(network, objective, seen, config, parts.monitor)
-        learned = _learn(learned, network, objective, seen, config)
+    with contextlib.ExitStack() as stack:
+        run = None
+        if out is not None:
+            group = start(config.device)
+            run = stack.enter_context(
+                Run(out, record, resume=resume, overwrite=overwrite, main=group.is_main, displays=displays)
+            )
+            if group.broadcast(run.finished):  # process 0 may just have removed what was there
+                run.read()
+                return load(out, parts.network, parts.objective if objective.predicts else None)
+        trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
+        history = train(
+            trained, objective, x, config, pair=pair, lengths=lengths, recorder=run, monitor=parts.monitor
+        )
+        network.load_state_dict(trained.state_dict())
+        learned = Learned(
+            scale=prediction_scale(network, objective, x, lengths, models.device_named(config.device)),
+            largest=largest_value(data.x),
+            feature_names=tuple(feature_names),
+            front_end=None if front_end is None else front_end.describe(),
+            objective=objective.describe(),
+            predicts=objective.predicts,
+            scale_free=objective.scale_free,
+        )
         record = record.model_copy(update={"learned": learned})
-        return Predictor(network, objective.cpu(), record, seen.front_end, history)
-    group = distributed.start(config.device)
-    main = group.is_main
-    with Run(out, record, resume=resume, overwrite=overwrite, main=main, displays=displays) as run:
-        if group.broadcast(run.finished):  # process 0 may just have removed what was there
-            run.read()
-            return load(out, parts.network, parts.objective if objective.predicts else None)
-        history = _train(network, objective, seen, config, parts.monitor, run)
-        learned = _learn(learned, network, objective, seen, config)
-        # Heads of self-supervised objectives are only used in training, as is an objective without a name.
-        kept = objective.state_dict() if objective.predicts and parts.objective is None else None
-        run.finish(network.state_dict(), kept, learned)
-        return Predictor(network, objective.cpu(), run.record, seen.front_end, history)
+        if run is not None:
+            # Heads of self-supervised objectives are only used in training, as is one without a name.
+            kept = objective.state_dict() if objective.predicts and parts.objective is None else None
+            run.finish(network.state_dict(), kept, learned)
+            record = run.record
+        return Predictor(network, objective.cpu(), record, front_end, history)
 
 
 def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
@@ -160,9 +161,9 @@ def estimate(data: Split, config: TrainingConfig) -> dict[str, float]:
     network = make_network(config, tuple(x.shape[1:]))
     trial = config.model_copy(update={"max_epochs": 3, "validation": 0.0, "patience": None, "compile": False})
     train(network, make_objective(config), some, trial.model_copy(update={"max_epochs": 1}))
-    start = time.perf_counter()
+    began = time.perf_counter()
     train(network, make_objective(config), some, trial)
-    seconds = (time.perf_counter() - start) / 3 * steps
+    seconds = (time.perf_counter() - began) / 3 * steps
     parameters = sum(parameter.numel() for parameter in network.parameters())
     held = 0 if isinstance(x, Samples) else x.numel() * x.element_size()
     return {
@@ -206,57 +207,15 @@ def check_views(objective: Objective, shape: tuple[int, ...]) -> None:
         ) from error
 
 
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's own random state, and restore it afterwards."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield
-
-
-def _train(
-    network: nn.Module,
-    objective: Objective,
-    seen: Seen,
-    config: TrainingConfig,
-    monitor: Monitor | None,
-    run: Run | None = None,
-) -> list[Metrics]:
-    """Train in place; the network is on the CPU afterwards, whatever device it was trained on."""
-    trained = copy.deepcopy(network).train()  # the loop moves and wraps what it trains
-    with seeded(config.seed):
-        history = train(
-            trained,
-            objective,
-            seen.x,
-            config,
-            pair=seen.pair,
-            lengths=seen.lengths,
-            recorder=run,
-            monitor=monitor,
-        )
-    network.load_state_dict(trained.state_dict())
-    return history
-
-
-def _learn(
-    learned: Learned, network: nn.Module, objective: Objective, seen: Seen, config: TrainingConfig
-) -> Learned:
-    device = models.device_named(config.device)
-    scale = prediction_scale(network, objective, seen.x, seen.lengths, device)
-    return learned.model_copy(update={"scale": scale, "objective": objective.describe()})
-
-
 def _plain(config: TrainingConfig) -> tuple[TrainingConfig, dict[str, str]]:
     """Return the configuration without options that are objects, and those by name."""
     kept: dict[str, dict[str, Any]] = {}
     left_out = {}
     for setting in ("objective_options", "masking", "network_options"):
-        options = getattr(config, setting)
-        for name, value in options.items():
+        kept[setting] = dict(getattr(config, setting))
+        for name, value in getattr(config, setting).items():
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError):
-                left_out[f"{setting}.{name}"] = repr(value)[:1000]
-        kept[setting] = {k: v for k, v in options.items() if f"{setting}.{k}" not in left_out}
+                left_out[f"{setting}.{name}"] = repr(kept[setting].pop(name))[:1000]
     return config.model_copy(update=kept), left_out

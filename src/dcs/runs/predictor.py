@@ -3,18 +3,19 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
+from torch.nn.functional import pad
 
 from dcs import models, objectives
 from dcs.augmentation import Views
 from dcs.data import Batches, DataWarning, LogMel, Samples, Split, map_batches, rows_per_batch, valid_entries
 from dcs.runs.record import Learned, RunRecord
-from dcs.runs.windows import cross_fade, cut
 
 Array = NDArray[Any]
 Numbers = Tensor | Samples
@@ -27,6 +28,7 @@ _SCORE_SEED = 0x5C07E_DA7A
 _SIGNAL_ENTRIES = 2**17  # in the windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 
+@dataclass(eq=False)
 class Predictor:
     """A trained network with all that is needed to use it.
 
@@ -38,17 +40,15 @@ class Predictor:
         history: Metrics of each epoch.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        objective: objectives.Objective | None,
-        record: RunRecord,
-        front_end: LogMel | None = None,
-        history: list[dict[str, float]] | None = None,
-    ) -> None:
-        self.network, self.objective, self.record = network.eval(), objective, record
-        self.front_end, self.history = front_end, history or []
-        self.device = models.device_named(record.training.device)
+    network: nn.Module
+    objective: objectives.Objective | None
+    record: RunRecord
+    front_end: LogMel | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.network.eval()
+        self.device = models.device_named(self.record.training.device)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,12 +93,7 @@ class Predictor:
         """
         self.check_predicts("denoise")
         x, lengths = self._seen(data)
-
-        def predict(x: Tensor, valid: Tensor | None = None) -> Tensor:
-            prediction = self._predict(x, valid)
-            return prediction if self.front_end is None else self.front_end.undo(prediction)
-
-        return self._map(predict, x, lengths)
+        return self._map(lambda x, valid=None: self._undone(self._predict(x, valid)), x, lengths)
 
     def denoise_signal(self, signal: Tensor) -> Tensor:
         """Predict the clean signals behind noisy ones of any length, (channels, t).
@@ -131,12 +126,7 @@ class Predictor:
         scale = self.learned.scale if self.scale_free else 1.0
         if scale is None:
             raise ValueError("inverse_transform needs a scale, which this run was saved without: use denoise")
-
-        def predict(z: Tensor) -> Tensor:
-            prediction: Tensor = scale * decode(z)
-            return prediction if self.front_end is None else self.front_end.undo(prediction)
-
-        return self._map(predict, features)
+        return self._map(lambda z: self._undone(scale * decode(z)), features)
 
     def loss(self, data: Split | Numbers, pair: Numbers | None = None) -> float:
         """Compute the objective on samples, with the same masks every time."""
@@ -144,16 +134,13 @@ class Predictor:
         if self.objective is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         x, lengths = self._seen(data)
-        second = None if pair is None else self._seen(pair)[0]
-        objective, rows = copy.deepcopy(self.objective).to(self.device), rows_per_batch(x)
+        objective = copy.deepcopy(self.objective).to(self.device)
         generator, total = Generator(self.device).manual_seed(_SCORE_SEED), 0.0
-        pairs = None if second is None else Batches(second, rows, device=self.device).epoch()
+        pairs = None if pair is None else _batches(self._seen(pair)[0], None, self.device)
         with models.inferring(self.network, self.device):
-            for batch in Batches(x, rows, device=self.device).epoch():
-                other, valid = None if pairs is None else next(pairs).x, {}
-                if lengths is not None:
-                    valid["valid"] = valid_entries(lengths[batch.rows].to(self.device), x.shape[1:])
-                total += float(objective(self.network, batch.x, generator, other, **valid)) * len(batch.x)
+            for some, valid in _batches(x, lengths, self.device):
+                other = None if pairs is None else next(pairs)[0]
+                total += float(objective(self.network, some, generator, other, valid=valid)) * len(some)
         return total / len(x)
 
     def check_predicts(self, method: str) -> None:
@@ -190,6 +177,10 @@ class Predictor:
     def _predict(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         prediction: Tensor = self.network(x)
         return nearest(x, prediction, valid) if self.scale_free else prediction
+
+    def _undone(self, prediction: Tensor) -> Tensor:
+        """Return a prediction in the units of the data, or of its spectrogram in dB."""
+        return prediction if self.front_end is None else self.front_end.undo(prediction)
 
     def _seen(self, data: Split | Numbers) -> tuple[Numbers, Tensor | None]:
         """Return what the network sees of data, and the lengths of samples without padding."""
@@ -229,13 +220,6 @@ def prediction_scale(
 
     It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
     Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
-
-    Args:
-        network: Trained network.
-        objective: Objective it was trained with.
-        x: Samples it was trained on.
-        lengths: Length of each sample without its padding, (n,).
-        device: Device to predict on; by default the network's.
     """
     if not objective.scale_free:
         return 1.0
@@ -243,13 +227,10 @@ def prediction_scale(
     rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
     products = torch.zeros(3, dtype=torch.float64)
     with models.inferring(network, device):
-        for batch in Batches(x, rows_per_batch(x), device=device, rows=rows).epoch():
-            seen, inside = batch.x, None
-            if lengths is not None:
-                inside = valid_entries(lengths[batch.rows].to(device), x.shape[1:])
-                seen = seen.where(inside, 0)
-            prediction = network(seen)
-            prediction = prediction if inside is None else prediction * inside
+        for seen, valid in _batches(x, lengths, device, rows):
+            if valid is not None:
+                seen = seen.where(valid, 0)
+            prediction = network(seen) if valid is None else network(seen) * valid
             a, b = (part.flatten().cpu().double() for part in (seen, prediction))
             products += torch.stack([a @ b, b @ b, a @ a])
     inner, predicted, given = products.tolist()
@@ -264,3 +245,42 @@ def largest_value(x: Numbers) -> float:
     if isinstance(x, Samples):
         x = x.read(range(0, x.shape[0], -(-x.shape[0] // _FEW_ROWS)))
     return max(abs(float(extreme)) for extreme in torch.aminmax(x))
+
+
+def _batches(
+    x: Numbers, lengths: Tensor | None, device: torch.device, rows: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Yield batches of samples, and which of their entries are not padding, if there is any."""
+    for batch in Batches(x, rows_per_batch(x), device=device, rows=rows).epoch():
+        inside = None if lengths is None else lengths[batch.rows].to(device)
+        yield batch.x, None if inside is None else valid_entries(inside, x.shape[1:])
+
+
+def cut(signal: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Cut signals, (channels, t), into windows that overlap by half, the last of which ends with them.
+
+    A signal that is shorter than a window is followed by zeros.
+
+    Returns:
+        The windows, (channels·m, length), channel by channel, and where each begins, (m,).
+    """
+    t = signal.shape[1]
+    last = max(0, t - length)
+    starts = torch.arange(0, last + 1, max(1, length // 2))
+    if int(starts[-1]) != last:
+        starts = torch.cat([starts, torch.tensor([last])])
+    padded = pad(signal, (0, max(0, length - t)))
+    place = starts[:, None] + torch.arange(length)
+    return padded[:, place].flatten(0, 1), starts
+
+
+def cross_fade(pieces: Tensor, starts: Tensor, t: int) -> Tensor:
+    """Join windows, (channels·m, length), that begin at `starts`, (m,), to signals, (channels, t)."""
+    length = pieces.shape[1]
+    # Never 0, so that what only one window covers is that window.
+    fade = torch.hann_window(length + 2, periodic=False, dtype=torch.float64)[1:-1]
+    place = (starts[:, None] + torch.arange(length)).flatten()
+    weight = torch.zeros(t, dtype=torch.float64).index_add_(0, place, fade.repeat(len(starts)))
+    pieces = (pieces.double() * fade).reshape(-1, len(starts) * length)
+    total = torch.zeros(len(pieces), t, dtype=torch.float64).index_add_(1, place, pieces)
+    return (total / weight).float()

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 import dcs
-from dcs._registry import explain
 from dcs.data import Source
-from dcs.training import RunError, TrainingConfig
-from dcs.training.config import CUSTOM, Facts, complete
+from dcs.training import CUSTOM, Facts, RunError, TrainingConfig, complete
+from dcs.training.config import validated
 
 CONFIG, METRICS, MODEL, CHECKPOINTS = "config.json", "metrics.jsonl", "model.safetensors", "checkpoint"
 OBJECTIVE = "objective.safetensors"  # what the objective itself has learned, such as the noise level
 RESULTS, REPORT = "results.jsonl", "report.html"
 VERSION = 2
+# Settings that may differ when a run is resumed: they do not change its result, except for threads, which
+# change its last digits.
+_FREE = {"checkpoint_seconds", "keep_checkpoints", "max_epochs", "threads"}
 
 
 class Learned(BaseModel):
@@ -83,6 +85,15 @@ class RunRecord(BaseModel):
         """Return the record as plain values, as JSON gives them back."""
         return self.model_dump(mode="json")
 
+    def deciding(self) -> dict[str, Any]:
+        """Return the settings that decide a result, flat."""
+        training = self.plain()["training"]
+        free = _FREE - {"max_epochs"} if self.training.schedule != "constant" else _FREE
+        kept = {name: value for name, value in training.items() if name not in free}
+        # The fingerprint says more than where the data is.
+        data = self.fingerprint or self.plain()["source"]
+        return {"data": data, "shape": list(self.shape), "left_out": self.left_out, **kept}
+
     def to_json(self) -> bytes:
         """Return the content of config.json."""
         return json.dumps(self.plain(), indent=1, allow_nan=False).encode()
@@ -91,6 +102,15 @@ class RunRecord(BaseModel):
 def versions() -> dict[str, str]:
     """Return the versions of what decides a result."""
     return {"dcs-learn": dcs.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Say in which settings two configurations differ."""
+    return "; ".join(
+        f"{name} was {old.get(name)!r}, is now {new.get(name)!r}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    )
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -111,10 +131,7 @@ def parse_record(written: Mapping[str, Any]) -> RunRecord:
     """Make a record of plain values, of this or an earlier version."""
     # What `dcs fit` wrote before version 2 named no version; an encoder that was saved had version 1.
     current = written.get("format") == "dcs.Run"
-    try:
-        return RunRecord(**(written if current else _from_version_1(written)))
-    except ValidationError as error:
-        raise ValueError(explain(error, RunRecord)) from None
+    return validated(RunRecord, written if current else _from_version_1(written))
 
 
 @contextlib.contextmanager
@@ -124,8 +141,6 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except RunError:
         raise
-    except RecursionError:
-        raise RunError(f"{path} is damaged (nested too deeply): restore it, or fit and save again") from None
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise RunError(f"{path} is damaged ({reason}): restore it, or fit and save again") from error
@@ -139,10 +154,8 @@ def _from_version_1(written: Mapping[str, Any]) -> dict[str, Any]:
     front_end = written.get("front_end")
     if front_end is None and settings.get("front_end") and len(shape) > 1:
         settings["front_end"] = None  # an experiment's run, which was trained on spectrograms as samples
-    if (
-        settings.get("objective") not in (None, CUSTOM)
-        and written.get("method", settings.get("objective")) != (settings["objective"])
-    ):
+    objective = settings.get("objective")
+    if objective not in (None, CUSTOM) and written.get("method", objective) != objective:
         settings["objective"] = CUSTOM  # an oracle, or a supervised network
         options = settings.get("objective_options") or {}
         settings["objective_options"] = {k: v for k, v in options.items() if k == "augment"}  # normalises

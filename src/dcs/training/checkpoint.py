@@ -36,6 +36,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def digest(content: bytes) -> str:
+    """Return the checksum of a file's content."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def whole_lines(content: bytes) -> bytes:
     """Lines of JSON without a last one that was still being written when a process was ended."""
     end = content.rfind(b"\n") + 1
@@ -51,35 +56,28 @@ def cut_unfinished_line(path: Path) -> None:
     if path.exists():
         content = path.read_bytes()
         whole = whole_lines(content)
-        if len(whole) < len(content):
-            os.truncate(path, len(whole))
-        elif len(whole) > len(content):
-            with path.open("ab") as file:
-                file.write(b"\n")
+        if whole != content:
+            write_atomically(path, whole)
 
 
 def save(folder: Path, number: int, state: dict[str, Any], about: dict[str, Any], keep: int) -> None:
     """Write checkpoint `number`, then remove all but it and those just before it, `keep` in all.
 
-    Args:
-        folder: Where checkpoints are; made if need be.
-        number: That of its step. Larger ones are of a course that was given up, and are removed too.
-        state: Tensors, numbers, strings, and lists and dictionaries of them.
-        about: What people may read of it, in JSON beside it.
-        keep: How many checkpoints to leave.
+    Larger numbers are of a course that was given up, and are removed too. The state holds tensors, numbers,
+    strings, and lists and dictionaries of them; `about` is written as JSON, for people.
     """
     folder.mkdir(exist_ok=True)
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    content = buffer.getvalue()
-    digest = hashlib.sha256(content).hexdigest()
-    write_atomically(_state_file(folder, number), content)
+    content, path = buffer.getvalue(), folder / f"{number:09d}.pt"
+    write_atomically(path, content)
     # It counts from the moment that its description is there.
-    write_atomically(_about_file(folder, number), json.dumps({**about, "sha256": digest}, indent=1).encode())
-    kept = {f"{old:09d}" for old in [old for old in numbers(folder) if old <= number][-keep:]}
+    described = {**about, "sha256": digest(content)}
+    write_atomically(path.with_suffix(".json"), json.dumps(described, indent=1).encode())
+    kept = [old for old in numbers(folder) if old <= number][-keep:]
     # The description goes first, so that what is left of a checkpoint never counts as one.
     for path in sorted(folder.glob("[0-9]*.*")):
-        if path.stem not in kept:
+        if path.stem not in {f"{old:09d}" for old in kept}:
             path.unlink(missing_ok=True)
 
 
@@ -89,24 +87,22 @@ def load_newest(folder: Path) -> tuple[int, dict[str, Any], dict[str, Any]] | No
     Reading never runs code: only tensors and plain values are accepted.
     """
     for number in reversed(numbers(folder)):
+        path = folder / f"{number:09d}.pt"
         try:
-            about = json.loads(_about_file(folder, number).read_bytes())
-            content = _state_file(folder, number).read_bytes()
-            if hashlib.sha256(content).hexdigest() != about["sha256"]:
+            about = json.loads(path.with_suffix(".json").read_bytes())
+            content = path.read_bytes()
+            if digest(content) != about["sha256"]:
                 raise ValueError("its checksum differs")
-            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            return number, torch.load(io.BytesIO(content), map_location="cpu", weights_only=True), about
         except Exception as error:  # noqa: BLE001  (damage can take any form)
             # What torch says of a file that it refuses is advice to run the code in it.
             refused = isinstance(error, pickle.UnpicklingError)
             reason = "it holds more than tensors" if refused else " ".join(str(error).split())[:200]
             warnings.warn(
-                f"checkpoint {_state_file(folder, number)} is damaged or not one of ours ({reason}): it is "
-                f"left out",
+                f"checkpoint {path} is damaged or not one of ours ({reason}): it is left out",
                 CheckpointWarning,
                 stacklevel=4,
             )
-            continue
-        return number, state, about
     return None
 
 
@@ -114,11 +110,3 @@ def numbers(folder: Path) -> list[int]:
     """The numbers of the checkpoints in a folder, ascending."""
     found = (re.fullmatch(r"(\d{9})\.json", path.name) for path in folder.glob("*.json"))
     return sorted(int(match[1]) for match in found if match)
-
-
-def _state_file(folder: Path, number: int) -> Path:
-    return folder / f"{number:09d}.pt"
-
-
-def _about_file(folder: Path, number: int) -> Path:
-    return folder / f"{number:09d}.json"

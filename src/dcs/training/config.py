@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import nn
@@ -19,6 +19,7 @@ _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 _RECORDING_BATCH = 64
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class TrainingConfig(BaseModel):
@@ -103,10 +104,7 @@ class TrainingConfig(BaseModel):
                 raise ValueError(
                     'front_end must give the sampling rate of the recordings, e.g. {"rate": 44100}'
                 )
-            try:
-                FrontEndOptions(**self.front_end)
-            except ValidationError as error:
-                raise ValueError(explain(error, FrontEndOptions, "front_end", "front_end")) from None
+            validated(FrontEndOptions, self.front_end, "front_end")
         return self
 
 
@@ -128,10 +126,15 @@ class Facts(NamedTuple):
 
 def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
     """Check settings; all that is wrong becomes one ValueError that names each setting and the remedy."""
+    return validated(TrainingConfig, settings)
+
+
+def validated(model: type[_Model], settings: Mapping[str, Any], where: str = "") -> _Model:
+    """Make a model of settings, or raise a ValueError that explains what is wrong with them."""
     try:
-        return TrainingConfig(**settings)
+        return model(**settings)
     except ValidationError as error:
-        raise ValueError(explain(error, TrainingConfig)) from None
+        raise ValueError(explain(error, model, where, where)) from None
 
 
 def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = None) -> TrainingConfig:
@@ -146,8 +149,11 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
     check_mappings(given)
     objective = given.get("objective", "dcs")
     name = None if objective == CUSTOM else objectives.parse(objective)
-    if name is not None:
-        given = _with_recipe(given, name.kind.recipe)
+    if name is not None:  # the settings by which it is usually trained; those of SGD only where it is used
+        recipe = dict(name.kind.recipe)
+        if given.get("optimizer", recipe.get("optimizer")) != recipe.get("optimizer"):
+            recipe = {k: v for k, v in recipe.items() if k not in ("learning_rate", "weight_decay")}
+        given = {**recipe, **given}
     given = _for_recordings(given, facts, domain)
     network = given.setdefault("network", "mlp")
     if "n_components" not in given:
@@ -171,15 +177,6 @@ def check_mappings(settings: Mapping[str, Any]) -> None:
         value = settings.get(name)
         if value is not None and not isinstance(value, Mapping):
             raise ValueError(f"{name} must be a mapping of option names to values, got {value!r}")
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """List the settings in which two configurations differ, as text."""
-    return [
-        f"{name} was {old.get(name)!r}, is now {new.get(name)!r}"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
 
 
 def make_objective(config: TrainingConfig) -> objectives.Objective:
@@ -207,14 +204,6 @@ def make_network(config: TrainingConfig, shape: tuple[int, ...]) -> nn.Module:
         return models.build(
             config.network, shape, config.n_components, seed=config.seed, **config.network_options
         )
-
-
-def _with_recipe(given: dict[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the settings by which an objective is usually trained; those of SGD only where it is used."""
-    wanted = dict(recipe)
-    if given.get("optimizer", wanted.get("optimizer")) != wanted.get("optimizer"):
-        wanted = {k: v for k, v in wanted.items() if k not in ("learning_rate", "weight_decay")}
-    return {**wanted, **given}
 
 
 def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> dict[str, Any]:

@@ -5,13 +5,14 @@ import gc
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import Generator, Tensor, distributed, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dcs import models
 from dcs.objectives import Objective
 from dcs.training.checkpoint import RunError
 
@@ -45,9 +46,8 @@ class Group(NamedTuple):
 
     def broadcast_tensors(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors with those of process 0."""
-        if self.world_size > 1:
-            for tensor in tensors:
-                distributed.broadcast(tensor, src=0)
+        for tensor in tensors if self.world_size > 1 else ():
+            distributed.broadcast(tensor, src=0)
 
     def sum(self, value: float) -> float:
         """Return the sum of a number over all processes."""
@@ -56,10 +56,6 @@ class Group(NamedTuple):
         total = torch.tensor(value, dtype=torch.float64, device=self.device)
         distributed.all_reduce(total)
         return float(total)
-
-    def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
-        return self.sum(flag) > 0
 
     def gather(self, values: dict[int, float]) -> dict[int, float]:
         """Return the numbers of all processes by their keys, which differ between processes."""
@@ -78,11 +74,8 @@ class Group(NamedTuple):
     def parallel(self, loss: "Loss", *, find_unused: bool) -> nn.Module:
         """Wrap a loss so that each backward pass averages gradients over the processes.
 
-        All processes get the parameters and buffers of process 0.
-
-        Args:
-            loss: Loss module on the device of this process.
-            find_unused: Whether some parameters may take no part in the loss.
+        All processes get the parameters and buffers of process 0. With `find_unused`, some parameters may
+        take no part in the loss.
         """
         if self.world_size == 1:
             return loss
@@ -96,29 +89,18 @@ class Group(NamedTuple):
 
 
 class Loss(nn.Module):
-    """A model and an objective as one module, whose forward pass returns the loss.
-
-    Args:
-        model: Network, possibly compiled.
-        objective: Objective, which may call any part of the model, any number of times.
-    """
+    """A model and an objective, which may call any part of it, as one module that returns the loss."""
 
     def __init__(self, model: nn.Module, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(
-        self,
-        x: Tensor | None,
-        generator: Generator | None = None,
-        pair: Tensor | None = None,
-        valid: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor | None, *given: Any, **options: Any) -> Tensor:
         """Compute the loss; without samples 0, with a gradient of 0 for every parameter."""
         if x is None:
             zeros = [0 * parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
             return torch.stack([zero.float() for zero in zeros]).sum()
-        return self.objective(self.model, x, generator, pair, valid=valid)
+        return self.objective(self.model, x, *given, **options)
 
 
 def start(device: str) -> Group:
@@ -129,9 +111,7 @@ def start(device: str) -> Group:
     Args:
         device: `cpu`, or `auto` for the accelerator of this process, if there is one.
     """
-    best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    chosen = torch.device("cpu") if device == "cpu" or best is None else best
-    several = distributed.is_available() and distributed.is_initialized()
+    chosen, several = models.device_named(device), _is_started()
     if not several and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Group(chosen)
     if chosen.type == "cuda":
@@ -147,16 +127,18 @@ def start(device: str) -> Group:
 
 def is_main() -> bool:
     """Whether this is process 0, or the only one."""
-    if distributed.is_available() and distributed.is_initialized():
-        return bool(distributed.get_rank() == 0)
-    return int(os.environ.get("RANK", "0")) == 0
+    return int(distributed.get_rank() if _is_started() else os.environ.get("RANK", "0")) == 0
 
 
 def leave() -> None:
     """Leave the process group, if there is one; a program does so before it ends."""
-    if distributed.is_available() and distributed.is_initialized():
+    if _is_started():
         gc.collect()  # an object that still holds the group would abort the process at its end
         distributed.destroy_process_group()
+
+
+def _is_started() -> bool:
+    return bool(distributed.is_available() and distributed.is_initialized())
 
 
 @contextlib.contextmanager
@@ -165,12 +147,14 @@ def explained_errors(group: Group) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if group.world_size > 1 and re.search("gloo|nccl", str(error), re.IGNORECASE):
+        if group.world_size == 1:
+            raise
+        if re.search("gloo|nccl", str(error), re.IGNORECASE):
             raise RunError(
                 "another process of this training has ended, see its message: start all processes again "
                 "with --resume to continue from the last checkpoint"
             ) from error
-        if group.world_size > 1 and "finished reduction in the prior iteration" in str(error):
+        if "finished reduction in the prior iteration" in str(error):
             raise ValueError(
                 "some parameters take no part in the loss, which several processes do not support: freeze "
                 "them with requires_grad_(False), or set predicts = False on the objective"

@@ -1,6 +1,7 @@
-"""Further loggers of metrics, for those who use them: TensorBoard and Weights & Biases."""
+"""Displays and loggers of metrics: TensorBoard and Weights & Biases."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -9,28 +10,23 @@ from dcs._optional import require
 from dcs.training.meters import Metrics
 
 
-class Logger(Protocol):
-    """Logs the metrics of each epoch; a context that is open during training."""
+class Display(Protocol):
+    """Shows or logs the metrics of a training; a context that is open during it."""
 
     def __enter__(self) -> Any: ...
 
-    def __exit__(self, *error: object) -> Any: ...
+    def __exit__(self, *error: Any) -> Any: ...
 
     def epoch(self, metrics: Metrics) -> None:
-        """Log the metrics of an epoch."""
-        ...
+        """Show the metrics of an epoch."""
 
 
+@dataclass
 class TensorBoard:
-    """Write event files into the run directory: `tensorboard --logdir RUN`.
+    """Write event files into the run directory: `tensorboard --logdir RUN`."""
 
-    Args:
-        folder: Directory of the run.
-        config: Settings of the training.
-    """
-
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        self.folder, self.config = folder, config
+    folder: Path
+    config: dict[str, Any]
 
     def __enter__(self) -> Self:
         from torch.utils.tensorboard import SummaryWriter
@@ -49,16 +45,12 @@ class TensorBoard:
         self.writer.close()
 
 
+@dataclass
 class WeightsAndBiases:
-    """Log to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names.
+    """Log to the project that the environment (WANDB_PROJECT, WANDB_MODE, ...) names."""
 
-    Args:
-        folder: Directory of the run.
-        config: Settings of the training.
-    """
-
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
-        self.folder, self.config = folder, config
+    folder: Path
+    config: dict[str, Any]
 
     def __enter__(self) -> Self:
         import wandb
@@ -74,15 +66,21 @@ class WeightsAndBiases:
         self.run.finish()
 
 
-LOGGERS: dict[str, Callable[[Path, dict[str, Any]], Logger]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
+LOGGERS: dict[str, tuple[str, Callable[[Path, dict[str, Any]], Display]]] = {
+    "tensorboard": ("torch.utils.tensorboard", TensorBoard),
+    "wandb": ("wandb", WeightsAndBiases),
 }
 
 
-def make_logger(name: str, folder: Path, config: dict[str, Any]) -> Logger:
-    """Make a logger by its name in `LOGGERS`; its package must be installed."""
+def make_logger(name: str, folder: Path, config: dict[str, Any]) -> Display:
+    """Make a logger by its name in `LOGGERS`; its package must be installed.
+
+    Args:
+        name: Name of the logger.
+        folder: Directory of the run.
+        config: Settings of the training.
+    """
     check_choice("log", name, LOGGERS)
-    module = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}[name]
+    module, logger = LOGGERS[name]
     require(module, name, f"logging to {name}")
-    return LOGGERS[name](folder, config)
+    return logger(folder, config)

@@ -5,6 +5,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -13,22 +14,13 @@ from torch.amp.grad_scaler import GradScaler
 
 from dcs.data import Batch, Samples
 from dcs.objectives import Objective
-from dcs.training import distributed
+from dcs.training import distributed, meters
 from dcs.training.checkpoint import CheckpointWarning, RunError
 from dcs.training.config import TrainingConfig
 from dcs.training.distributed import Group, Loss
-from dcs.training.meters import (
-    Metrics,
-    Monitor,
-    TrainingWarning,
-    concerns,
-    evaluating,
-    feature_spread,
-    still_falling,
-)
+from dcs.training.meters import Metrics, Monitor, TrainingWarning
 from dcs.training.optimizer import batch_used, make_optimizer, peak_rate, scheduled_rate
-from dcs.training.samples import Inputs, TrainingSamples
-from dcs.training.stopping import Stopping, WeightAverage, Weights, copied
+from dcs.training.samples import TrainingSamples
 
 # Limits to the samples that an objective is prepared with.
 _PREPARE_SAMPLES, _PREPARE_ENTRIES = 16, 2**20
@@ -43,19 +35,15 @@ class Recorder(Protocol):
 
     def restore(self) -> dict[str, Any] | None:
         """Return the state to continue from, if there is one."""
-        ...
 
     def after_step(self, state: Callable[[], dict[str, Any]]) -> bool:
         """Save the state if a checkpoint is due; return whether to stop."""
-        ...
 
     def after_epoch(self, metrics: Metrics) -> None:
         """Record the metrics of an epoch."""
-        ...
 
     def stop(self, state: dict[str, Any]) -> None:
         """Save the state and raise an exception."""
-        ...
 
 
 def train(
@@ -90,22 +78,52 @@ def train(
         The metrics of each epoch that was run.
     """
     group = distributed.start(config.device)
+    # Data may be smaller than a batch; the learning rate of SGD is that of the actual batches.
+    config = config.model_copy(update={"batch_size": batch_used(config, x.shape[0])})
     history = []
-    with _environment(config, group.device), distributed.explained_errors(group):
-        trainer = _Trainer(model, objective, x, config, pair, lengths, group, monitor)
+    with _environment(config), distributed.explained_errors(group):
+        samples = TrainingSamples(x, pair, lengths, config, group, full_batches=objective.full_batches)
+        model, objective = model.to(group.device), objective.to(group.device)
+        trainer = _Trainer(model, objective, samples, config, group, monitor)
         state = recorder.restore() if recorder is not None and group.is_main else None
         trainer.load_state(group.broadcast(state))
         while not trainer.at.finished:
-            for batch in trainer.epoch():
+            for batch in samples.batches.epoch(samples.order, start=trainer.at.batch):
                 trainer.step(batch)
-                if recorder is not None and group.any(recorder.after_step(trainer.state)):
+                if recorder is not None and group.sum(recorder.after_step(trainer.state)):
                     recorder.stop(trainer.state())
-            metrics = trainer.end_epoch()
-            history.append(metrics)
+            history.append(trainer.end_epoch())
             if recorder is not None:
-                recorder.after_epoch(metrics)
+                recorder.after_epoch(history[-1])
         trainer.load_kept_weights()
     return history
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's own random state, and restore it afterwards."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def _environment(config: TrainingConfig) -> Iterator[None]:
+    """Set the number of threads and torch's own seed, which dropout uses; restore both afterwards."""
+    threads = torch.get_num_threads()
+    try:
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        with seeded(config.seed):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _global_generators(device: torch.device) -> list[Generator]:
+    if device.type != "cuda":
+        return [torch.default_generator]
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
 
 
 class _Position(NamedTuple):
@@ -118,64 +136,45 @@ class _Position(NamedTuple):
     finished: bool = False
 
 
+@dataclass(eq=False)
 class _Trainer:
     """Everything that changes during a training, so that it is saved and restored as one."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        x: Tensor | Samples,
-        config: TrainingConfig,
-        pair: Tensor | Samples | None,
-        lengths: Tensor | None,
-        group: Group,
-        monitor: Monitor | None,
-    ) -> None:
+    network: nn.Module
+    objective: Objective
+    samples: TrainingSamples
+    config: TrainingConfig
+    group: Group
+    monitor: Monitor | None
+
+    def __post_init__(self) -> None:
+        network, objective, config, device = self.network, self.objective, self.config, self.group.device
+        if config.precision == "fp16" and device.type == "cpu":
+            raise ValueError("precision fp16 needs a GPU: use bf16 or no")
         if config.compile and not objective.predicts:
             raise ValueError(
                 "compile must be False: self-supervised objectives do not call the whole network"
             )
-        # Data may be smaller than a batch; the learning rate of SGD is that of the actual batches.
-        config = config.model_copy(update={"batch_size": batch_used(config, x.shape[0])})
-        self.config, self.group, self.monitor = config, group, monitor
-        self.samples = TrainingSamples(x, pair, lengths, config, group, full_batches=objective.full_batches)
-        self.network, self.objective = model.to(group.device), objective.to(group.device)
-        self._prepare_objective()
-        self.parameters = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
+        most = max(_PREPARE_SAMPLES, _PREPARE_ENTRIES // math.prod(self.samples.x.shape[1:]))
+        if wanted := min(objective.wanted_samples(), most):
+            objective.prepare(network, *self.samples.spread(wanted))
+        self.parameters = [p for p in [*network.parameters(), *objective.parameters()] if p.requires_grad]
         if not self.parameters:
             raise ValueError("model has no parameters to train: give one that has, with requires_grad")
-        self.optimizer = make_optimizer(model, objective, config)
-        self.scaler = GradScaler(group.device.type, enabled=config.precision == "fp16")
-        self.loss = self._make_loss()
-        self.average = None if config.ema is None else WeightAverage(model, config.ema)
-        self.stopping = Stopping(config.patience)
-        self.noise = Generator(group.device).manual_seed(config.seed)
-        self.measured = self.samples.inputs(self.samples.measured) if group.is_main else None
+        self.optimizer = make_optimizer(network, objective, config)
+        self.scaler = GradScaler(device.type, enabled=config.precision == "fp16")
+        if config.sync_batchnorm and self.group.world_size > 1 and device.type == "cuda":
+            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+            nn.SyncBatchNorm.convert_sync_batchnorm(objective)
+        called: Any = torch.compile(network) if config.compile else network
+        self.loss = self.group.parallel(Loss(called, objective), find_unused=not objective.predicts)
+        self.average = None if config.ema is None else meters.copied(self.network.state_dict())
+        self.stopping = meters.Stopping(config.patience)
+        self.noise = Generator(device).manual_seed(config.seed)
+        self.measured = self.samples.inputs(self.samples.measured) if self.group.is_main else None
         self.epoch_order = self.samples.order.get_state()
         self.at = _Position(finished=config.max_epochs == 0)
         self.started, self.seen = time.perf_counter(), 0
-
-    def _prepare_objective(self) -> None:
-        most = max(_PREPARE_SAMPLES, _PREPARE_ENTRIES // math.prod(self.samples.x.shape[1:]))
-        wanted = min(self.objective.wanted_samples(), most)
-        if wanted:
-            some = self.samples.spread(wanted)
-            self.objective.prepare(self.network, some.x, some.valid)
-
-    def _make_loss(self) -> nn.Module:
-        """The module that computes the loss, and averages its gradients over several processes."""
-        network: nn.Module = self.network
-        if self.config.sync_batchnorm and self.group.world_size > 1 and self.group.device.type == "cuda":
-            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
-            nn.SyncBatchNorm.convert_sync_batchnorm(self.objective)
-        if self.config.compile:
-            network = torch.compile(network)  # type: ignore[assignment]
-        return self.group.parallel(Loss(network, self.objective), find_unused=not self.objective.predicts)
-
-    def epoch(self) -> Iterator[Batch]:
-        """Yield the batches of this process in the current epoch, from the current position on."""
-        return self.samples.batches.epoch(self.samples.order, start=self.at.batch)
 
     def step(self, batch: Batch) -> None:
         """Make one step of the optimiser."""
@@ -184,11 +183,14 @@ class _Trainer:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = peak_rate(self.config) if parameters.get("fixed") else rate
         if self.group.world_size > 1:
-            self._seed_step(done)
+            # Random numbers then differ between processes, and nothing but the step is needed to resume.
+            seed = self.group.seed(self.config.seed, done)
+            for generator in (self.noise, *_global_generators(self.group.device)):
+                generator.manual_seed(seed)
         self.optimizer.zero_grad()
-        inputs, share = self.samples.inputs(batch.rows, batch.x), len(batch.x)
+        (x, pair, valid), share = self.samples.inputs(batch.rows, batch.x), len(batch.x)
         with self._autocast():
-            loss = self.loss(inputs.x, self.noise, inputs.pair, inputs.valid)
+            loss = self.loss(x, self.noise, pair, valid=valid)
         total = self.group.sum(float(loss.detach()) * share)
         self._check_finite("loss", total)
         if share * self.group.world_size != batch.joint_size:
@@ -200,18 +202,9 @@ class _Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
-            self.average.update(self.network, done)
+            meters.update_average(self.average, self.network, self.config.ema or 0, done)
         self.seen += batch.joint_size
         self.at = self.at._replace(batch=self.at.batch + 1, loss_sum=self.at.loss_sum + total)
-
-    def _seed_step(self, step: int) -> None:
-        """Seed all random numbers of a step in one of several processes.
-
-        They then differ between processes, and nothing but the step is needed to resume.
-        """
-        seed = self.group.seed(self.config.seed, step)
-        for generator in (self.noise, *_global_generators(self.group.device)):
-            generator.manual_seed(seed)
 
     def _clip_gradient(self) -> None:
         self.scaler.unscale_(self.optimizer)
@@ -231,35 +224,32 @@ class _Trainer:
             "gradient_norm": at.gradient_norm,
         }
         losses = torch.tensor([loss])
-        self._share_buffers()
-        average = None if self.average is None else self.average.weights
-        with evaluating(self.network, average, self.objective):
+        # All processes get the running statistics of process 0; parameters are equal already.
+        average = self.average or {}
+        averaged = [average[name] for name, _ in self.network.named_buffers() if name in average]
+        self.group.broadcast_tensors([*self.network.buffers(), *self.objective.buffers(), *averaged])
+        with meters.evaluating(self.network, self.average, self.objective):
             if len(self.samples.held_out):
                 metrics["validation_loss"], losses = self._validate()
-            if self.measured is not None:
+            if self.group.is_main:
                 if self.monitor is not None:
                     metrics |= self.monitor(self.network, at.epoch)
-                metrics |= self._measure(self.measured)
+                metrics |= self._measure()
         metrics["samples_per_second"] = self.seen / max(time.perf_counter() - self.started, 1e-9)
         metrics = self.group.broadcast(metrics)
-        stop = self.stopping.after_epoch(at.epoch, losses, self._weights)
+        stop = self.stopping.after_epoch(
+            at.epoch, losses, lambda: (average or self.network.state_dict(), self.objective.state_dict())
+        )
         if config.patience is not None:
             metrics["kept_epoch"] = self.stopping.kept_epoch
         finished = stop or at.epoch + 1 >= config.max_epochs
-        if finished and self.measured is not None:
-            for concern in self._concerns(metrics, self.measured):
+        if finished and self.group.is_main:
+            for concern in self._concerns(metrics):
                 warnings.warn(concern, TrainingWarning, stacklevel=3)
         self.epoch_order = self.samples.order.get_state()
         self.at = at._replace(epoch=at.epoch + 1, batch=0, loss_sum=0.0, finished=finished)
         self.started, self.seen = time.perf_counter(), 0
         return metrics
-
-    def _share_buffers(self) -> None:
-        """Give all processes the running statistics of process 0; parameters are equal already."""
-        self.group.broadcast_tensors([*self.network.buffers(), *self.objective.buffers()])
-        if self.average is not None:
-            names = [name for name, _ in self.network.named_buffers() if name in self.average.weights]
-            self.group.broadcast_tensors(self.average.weights[name] for name in names)
 
     @torch.no_grad()
     def _validate(self) -> tuple[float, Tensor]:
@@ -272,22 +262,28 @@ class _Trainer:
             self._check_finite("held-out loss", losses[number])
         return self.samples.held_out_mean(self.group.gather(losses))
 
-    def _measure(self, inputs: Inputs) -> Metrics:
-        """Measure a batch with the network as it is."""
-        spread = feature_spread(self.network, self.objective.inputs(inputs.x))
+    def _measure(self) -> Metrics:
+        """Measure a batch with the network as it is, in process 0."""
+        assert self.measured is not None  # noqa: S101  (as it is in process 0)
+        x, pair, valid = self.measured
+        spread = meters.feature_spread(self.network, self.objective.inputs(x))
         generator = Generator(self.group.device).manual_seed(self.config.seed)
-        statistics = self.objective.statistics(self.network, inputs.x, generator, inputs.pair, inputs.valid)
+        statistics = self.objective.statistics(self.network, x, generator, pair, valid)
         return {"feature_spread": spread, **statistics}
 
-    def _concerns(self, metrics: Metrics, inputs: Inputs) -> list[str]:
+    def _concerns(self, metrics: Metrics) -> list[str]:
         """Warnings about the weights that are kept."""
         if self.stopping.weights is not None and self.stopping.kept_epoch < self.at.epoch:
             self.load_kept_weights()  # which are not the ones that were measured
-            with evaluating(self.network, None, self.objective):
-                metrics = self._measure(inputs)
-        found = concerns(metrics["feature_spread"], metrics)
-        if self.config.max_epochs >= 50 and self.stopping.best_epoch >= 0.9 * self.config.max_epochs:
-            found += still_falling((self.at.epoch + 1) * len(self.samples.batches))
+            with meters.evaluating(self.network, None, self.objective):
+                metrics = self._measure()
+        found = meters.concerns(metrics["feature_spread"], metrics)
+        most, steps = self.config.max_epochs, (self.at.epoch + 1) * len(self.samples.batches)
+        if most >= 50 and self.stopping.best_epoch >= 0.9 * most and steps < meters.FEW_STEPS:
+            found.append(
+                f"training ended after {steps} steps while the loss was still falling: with little data an "
+                f"epoch is few steps; raise max_epochs (--epochs) until there are some thousands"
+            )
         return found
 
     def load_kept_weights(self) -> None:
@@ -297,11 +293,7 @@ class _Trainer:
             self.network.load_state_dict(network)
             self.objective.load_state_dict(objective)
         elif self.average is not None:
-            self.network.load_state_dict(self.average.weights)
-
-    def _weights(self) -> tuple[Weights, Weights]:
-        network = self.network.state_dict() if self.average is None else self.average.weights
-        return network, self.objective.state_dict()
+            self.network.load_state_dict(self.average)
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue exactly."""
@@ -310,7 +302,7 @@ class _Trainer:
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "average": None if self.average is None else self.average.weights,
+            "average": self.average,
             "stopping": self.stopping.state(),
             "epoch_order": self.epoch_order,
             "noise": self.noise.get_state(),
@@ -332,39 +324,35 @@ class _Trainer:
                 CheckpointWarning,
                 stacklevel=3,
             )
+        device = self.group.device
         try:
-            self._load_state(state)
+            if state["device"] != device.type:
+                raise ValueError(
+                    f"the checkpoint is of a training on {state['device']}, this one on {device.type}, with "
+                    f"other random numbers: continue on {state['device']}, or start over"
+                )
+            self.network.load_state_dict(state["model"])
+            self.objective.load_state_dict(state["objective"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if state["scaler"]:
+                self.scaler.load_state_dict(state["scaler"])
+            if self.average is not None:
+                self.average = meters.copied(state["average"], device)
+            self.stopping.load_state(state["stopping"], device)
+            self.epoch_order = state["epoch_order"]
+            self.samples.order.set_state(state["epoch_order"])
+            self.noise.set_state(state["noise"])
+            for generator, its_state in zip(_global_generators(device), state["global"], strict=True):
+                generator.set_state(its_state)
+            self.at = _Position(**state["position"])
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise RunError(
                 f"the checkpoint does not fit this training ({type(error).__name__}: {reason}): start over"
             ) from error
 
-    def _load_state(self, state: dict[str, Any]) -> None:
-        device = self.group.device
-        if state["device"] != device.type:
-            raise ValueError(
-                f"the checkpoint is of a training on {state['device']}, this one on {device.type}, with "
-                f"other random numbers: continue on {state['device']}, or start over"
-            )
-        self.network.load_state_dict(state["model"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if state["scaler"]:
-            self.scaler.load_state_dict(state["scaler"])
-        if self.average is not None:
-            self.average.weights = copied(state["average"], device)
-        self.stopping.load_state(state["stopping"], device)
-        self.epoch_order = state["epoch_order"]
-        self.samples.order.set_state(state["epoch_order"])
-        self.noise.set_state(state["noise"])
-        for generator, its_state in zip(_global_generators(device), state["global"], strict=True):
-            generator.set_state(its_state)
-        self.at = _Position(**state["position"])
-
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
-        kind = kinds.get(self.config.precision)
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.precision)
         return contextlib.nullcontext() if kind is None else torch.autocast(self.group.device.type, kind)
 
     def _check_finite(self, what: str, value: float) -> None:
@@ -373,31 +361,3 @@ class _Trainer:
                 f"the {what} became {value} in epoch {self.at.epoch}: use a lower learning_rate, and check "
                 f"that the data has no extreme values"
             )
-
-
-@contextlib.contextmanager
-def _environment(config: TrainingConfig, device: torch.device) -> Iterator[None]:
-    """Set the number of threads and seed torch's own generators, which dropout draws from.
-
-    Both are global, and are restored afterwards.
-    """
-    if config.precision == "fp16" and device.type == "cpu":
-        raise ValueError("precision fp16 needs a GPU: use bf16 or no")
-    threads = torch.get_num_threads()
-    found = [(generator, generator.get_state()) for generator in _global_generators(device)]
-    try:
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-        for generator, _ in found:
-            generator.manual_seed(config.seed)
-        yield
-    finally:
-        for generator, state in found:
-            generator.set_state(state)
-        torch.set_num_threads(threads)
-
-
-def _global_generators(device: torch.device) -> list[Generator]:
-    if device.type != "cuda":
-        return [torch.default_generator]
-    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]

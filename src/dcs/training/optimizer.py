@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,31 +54,18 @@ def make_optimizer(model: nn.Module, objective: Objective, config: TrainingConfi
     With `fixed_predictor_rate`, those of the predictor form a group that is marked `fixed`.
     """
     parameters = [*model.parameters(), *objective.parameters()]
-    groups = [{"params": parameters}]
+    groups: list[dict[str, Any]] = [{"params": parameters}]
     if config.fixed_predictor_rate:
         predictor = getattr(objective, "predictor", None)
         if predictor is None:
             raise ValueError("fixed_predictor_rate must be False: the objective has no predictor")
-        fixed = {id(parameter) for parameter in predictor.parameters()}
-        groups = [
-            {"params": [p for p in parameters if id(p) not in fixed]},
-            {"params": list(predictor.parameters()), "fixed": True},  # type: ignore[dict-item]
-        ]
-    rate = peak_rate(config)
+        own = list(predictor.parameters())
+        others = [p for p in parameters if all(p is not fixed for fixed in own)]
+        groups = [{"params": others}, {"params": own, "fixed": True}]
+    fusable = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+    shared: Any = {"lr": peak_rate(config), "weight_decay": config.weight_decay, "fused": fusable or None}
     if config.optimizer == "adam":
         # AdamW, which without weight decay is Adam, in one kernel where there is one: a tenth of a step less.
-        return torch.optim.AdamW(
-            groups, lr=rate, weight_decay=config.weight_decay, fused=_fusable(parameters) or None
-        )
+        return torch.optim.AdamW(groups, **shared)
     _LOG.info(describe_rate(config))
-    return torch.optim.SGD(
-        groups,
-        lr=rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        fused=_fusable(parameters) or None,
-    )
-
-
-def _fusable(parameters: Iterable[nn.Parameter]) -> bool:
-    return all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+    return torch.optim.SGD(groups, momentum=config.momentum, **shared)

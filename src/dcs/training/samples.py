@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -10,31 +9,18 @@ from torch import Generator, Tensor
 from dcs.data import Batches, Samples, check_lengths, valid_entries
 from dcs.training.config import TrainingConfig
 from dcs.training.distributed import Group
+from dcs.training.meters import PARTS
 from dcs.training.optimizer import held_out_samples
-from dcs.training.stopping import PARTS
 
 _MEASURED = 512
-
-
-class Inputs(NamedTuple):
-    """Arguments of an objective for some samples."""
-
-    x: Tensor
-    pair: Tensor | None
-    valid: Tensor | None
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # samples, pairs, and which entries are not padding
 
 
 class TrainingSamples:
     """Split samples into training and held-out ones, and give each process its share of both.
 
-    Args:
-        x: Noisy samples (n, ...).
-        pair: Second noisy view of the same samples, if there is one.
-        lengths: Entries of each sample's first axis that are not padding, (n,), if there is any.
-        config: Settings of the training.
-        group: Processes of the training.
-        full_batches: Whether to leave out an epoch's last batch if it is not full, and to keep held-out
-            batches as large as training batches.
+    With `full_batches`, an epoch's last batch is left out if it is not full, and held-out batches are as
+    large as training batches.
     """
 
     def __init__(
@@ -78,28 +64,21 @@ class TrainingSamples:
         return min(len(self.batches.rows), len(self.batches) * self.batches.batch_size)
 
     def inputs(self, rows: Tensor, x: Tensor | None = None) -> Inputs:
-        """Return the arguments of an objective for some samples.
+        """Return the arguments of an objective for some samples, which may be read already."""
+        x = self._take(self.x, rows) if x is None else x
+        return x, None if self.pair is None else self._take(self.pair, rows), self._valid(rows)
 
-        Args:
-            rows: Indices of the samples.
-            x: The samples themselves, if they are read already.
-        """
-        device = self.group.device
-        x = _take(self.x, rows, device) if x is None else x
-        pair = None if self.pair is None else _take(self.pair, rows, device)
-        return Inputs(x, pair, self._valid(rows))
-
-    def spread(self, count: int) -> Inputs:
-        """Return some samples, spread over all, since data is often sorted by class; without pairs.
+    def spread(self, count: int) -> tuple[Tensor, Tensor | None]:
+        """Return some samples, spread over all, since data is often sorted by class, and what is not padding.
 
         Process 0 reads them for all processes.
         """
-        n, device = self.x.shape[0], self.group.device
+        n = self.x.shape[0]
         rows = torch.linspace(0, n - 1, min(n, count), dtype=torch.float64).long()
-        if isinstance(self.x, Samples):
-            x = self.group.broadcast(self.x.read(rows.tolist()) if self.group.is_main else torch.empty(0))
-            return Inputs(x.to(device), None, self._valid(rows))
-        return Inputs(_take(self.x, rows, device), None, self._valid(rows))
+        if not isinstance(self.x, Samples):
+            return self._take(self.x, rows), self._valid(rows)
+        x = self.group.broadcast(self.x.read(rows.tolist()) if self.group.is_main else torch.empty(0))
+        return x.to(self.group.device), self._valid(rows)
 
     def held_out_batches(self) -> Iterator[tuple[int, Inputs]]:
         """Yield the held-out batches of this process, which are its share, each with its number."""
@@ -124,8 +103,6 @@ class TrainingSamples:
         lengths = self.lengths[rows.to(self.lengths.device)].to(self.group.device)
         return valid_entries(lengths, self.x.shape[1:])
 
-
-def _take(x: Tensor | Samples, rows: Tensor, device: torch.device) -> Tensor:
-    if isinstance(x, Samples):
-        return x.read(rows.tolist()).to(device)
-    return x.index_select(0, rows.to(x.device)).to(device)
+    def _take(self, x: Tensor | Samples, rows: Tensor) -> Tensor:
+        some = x.read(rows.tolist()) if isinstance(x, Samples) else x.index_select(0, rows.to(x.device))
+        return some.to(self.group.device)
