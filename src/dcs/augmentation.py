@@ -19,6 +19,13 @@ CIFAR100 = (0.5071, 0.4866, 0.4409), (0.2673, 0.2564, 0.2762)
 _TRIES = 10  # attempts to find a crop that fits into the image, as in torchvision
 _LARGEST = 10.0  # noise may leave [0, 1], but pixels up to 255 are a mistake
 _OUTSIDE = 0.1  # share of all values that may be clipped without a warning
+_TUPLES: dict[str, tuple[tuple[int, ...], dict[str, float]]] = {  # allowed lengths, and range of the values
+    "scale": ((2,), {"above": 0, "at_most": 1}),
+    "ratio": ((2,), {"above": 0}),
+    "jitter": ((4,), {}),
+    "mean": ((1, 3), {}),
+    "std": ((1, 3), {"above": 0}),
+}
 
 
 class Augment(Protocol):
@@ -75,14 +82,14 @@ class Views:
     std: tuple[float, ...] = IMAGENET[1]
 
     def __post_init__(self) -> None:
-        for name, length in (("scale", 2), ("ratio", 2), ("jitter", 4), ("mean", 0), ("std", 0)):
-            # Lists are accepted, too: JSON has no tuples.
-            object.__setattr__(self, name, _numbers(name, getattr(self, name), length))
-        for value in self.scale:
-            check_number("scale", value, above=0, at_most=1)
-        for name in ("ratio", "std"):
-            for value in getattr(self, name):
-                check_number(name, value, above=0)
+        for name, (lengths, limits) in _TUPLES.items():
+            values = getattr(self, name)
+            if not isinstance(values, tuple | list) or len(values) not in lengths:
+                count = " or ".join(map(str, lengths))
+                raise TypeError(f"{name} must be a tuple of {count} numbers, got {values!r}")
+            for value in values:
+                check_number(name, value, **limits)
+            object.__setattr__(self, name, tuple(values))  # JSON has no tuples
         for value, most in zip(self.jitter, (1, 1, 1, 0.5), strict=True):
             check_number("jitter", value, at_least=0, at_most=most)
         for name in ("flip", "jitter_share", "grey", "blur"):
@@ -112,8 +119,7 @@ class Views:
             return self(x[:, None], generator)[:, 0]
         # Mixed precision would be too coarse for the positions of crops.
         with torch.autocast(x.device.type, enabled=False):
-            view = self.crop(x, generator)
-            view = self.recolour(view, generator)
+            view = self.recolour(self.crop(x, generator), generator)
             if self.blur:
                 view = self._blurred(view, generator)
             return self.normalise(view)
@@ -141,7 +147,7 @@ class Views:
         first = fits.to(torch.uint8).argmax(0)
         sides = sides.gather(1, first.expand(2, 1, n)).squeeze(1).where(fits.any(0), 1.0)
         place = (2 * _uniform((2, n), x, generator) - 1) * (1 - sides)
-        flipped = 1 - 2 * self._chosen(self.flip, x, generator)
+        flipped = 1 - 2 * _chosen(self.flip, x, generator)
         zero = torch.zeros_like(flipped)
         rows = [sides[0] * flipped, zero, place[0], zero, sides[1], place[1]]
         theta = torch.stack(rows, dim=1).reshape(n, 2, 3)
@@ -151,22 +157,22 @@ class Views:
     def recolour(self, x: Tensor, generator: Generator | None = None) -> Tensor:
         """Change brightness, contrast, saturation and hue in random order; then convert to grey at random."""
         n, channels = x.shape[:2]
-        chosen = self._chosen(self.jitter_share, x, generator)
+        chosen = _chosen(self.jitter_share, x, generator)
         change = (2 * _uniform((4, n), x, generator) - 1) * chosen * x.new_tensor(self.jitter)[:, None]
-        factors = {
-            "adjust_brightness_accumulative": 1 + change[0],
-            "adjust_contrast_with_mean_subtraction": 1 + change[1],
-            "adjust_saturation_with_gray_subtraction": 1 + change[2],
-            "adjust_hue": 2 * math.pi * change[3],
-        }
+        factors = [
+            ("adjust_brightness_accumulative", 1 + change[0]),
+            ("adjust_contrast_with_mean_subtraction", 1 + change[1]),
+            ("adjust_saturation_with_gray_subtraction", 1 + change[2]),
+            ("adjust_hue", 2 * math.pi * change[3]),
+        ]
         order = torch.randperm(4, generator=generator, device=x.device).tolist()
         if self.jitter_share and any(self.jitter):
             enhance = require("kornia.enhance", "ssl", "changing the colours of images")
             for index in order:
-                name, factor = list(factors.items())[index]
+                name, factor = factors[index]
                 if self.jitter[index] and (channels == 3 or index < 2):
                     x = getattr(enhance, name)(x, factor)
-        grey = self._chosen(self.grey, x, generator).reshape(n, 1, 1, 1)
+        grey = _chosen(self.grey, x, generator).reshape(n, 1, 1, 1)
         if channels == 1:
             return x
         weights = x.new_tensor([0.299, 0.587, 0.114]).reshape(1, 3, 1, 1)
@@ -177,11 +183,7 @@ class Views:
         sigma = (0.1 + 1.9 * _uniform((len(x), 1), x, generator)).expand(-1, 2)
         size = max(3, min(x.shape[-2:]) // 10 | 1)  # a tenth of the image, odd
         blurred = filters.gaussian_blur2d(x, (size, size), sigma)
-        return x.lerp(blurred, self._chosen(self.blur, x, generator).reshape(-1, 1, 1, 1))
-
-    def _chosen(self, share: float, x: Tensor, generator: Generator | None) -> Tensor:
-        """Draw 1 with a probability, and 0 otherwise, for each image."""
-        return (_uniform((len(x),), x, generator) < share).to(x.dtype)
+        return x.lerp(blurred, _chosen(self.blur, x, generator).reshape(-1, 1, 1, 1))
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         _check_images(x)
@@ -220,26 +222,22 @@ class ViewsWarning(UserWarning):
 def _check_images(x: Tensor) -> None:
     if x.ndim == 3 or (x.ndim == 4 and x.shape[1] in (1, 3)):
         return
-    last = x.ndim == 4 and x.shape[-1] in (1, 3)
-    remedy = (
-        "put channels first, x.permute(0, 3, 1, 2)" if last else "reshape x, or give your own augmentation"
-    )
+    remedy = "reshape x, or give your own augmentation"
+    if x.ndim == 4 and x.shape[-1] in (1, 3):
+        remedy = "put channels first, x.permute(0, 3, 1, 2)"
     raise ValueError(
         f"x must be images (n, h, w), or (n, c, h, w) of one or three channels, got shape {tuple(x.shape)}: "
         f"{remedy}"
     )
 
 
-def _numbers(name: str, values: object, length: int) -> tuple[float, ...]:
-    if not isinstance(values, tuple | list) or len(values) not in ((length,) if length else (1, 3)):
-        raise TypeError(f"{name} must be a tuple of {length or '1 or 3'} numbers, got {values!r}")
-    for value in values:
-        check_number(name, value)
-    return tuple(values)
-
-
 def _uniform(shape: tuple[int, ...], x: Tensor, generator: Generator | None) -> Tensor:
     return torch.rand(shape, dtype=x.dtype, device=x.device, generator=generator)
+
+
+def _chosen(share: float, x: Tensor, generator: Generator | None) -> Tensor:
+    """Draw 1 with a probability, and 0 otherwise, for each image."""
+    return (_uniform((len(x),), x, generator) < share).to(x.dtype)
 
 
 __all__ = ["CIFAR10", "CIFAR100", "IMAGENET", "Augment", "Views", "ViewsWarning"]

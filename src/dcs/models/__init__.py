@@ -1,18 +1,16 @@
 """Networks: autoencoders for vectors, images, signals and spectrograms, U-Nets for denoising, and ResNets."""
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dcs._checks import check_integer
-from dcs.models._autoencoder import Autoencoder, mlp
+from dcs.models._autoencoder import NETWORKS, Autoencoder, make_decoder, mlp
 from dcs.models._convolutional import UNet, conv, conv1d
-from dcs.models._decoders import make_decoder
-from dcs.models._inference import device_named, device_of, encoder_of, inferring
-from dcs.models._networks import NETWORKS
 from dcs.models._resnet import ResNet, resnet18, resnet50
 from dcs.models._vit import ViT
 from dcs.models._wave_unet import WaveUNet
@@ -37,7 +35,6 @@ def build(
         >>> build("mlp", (8, 8), 10, hidden=(32,)).encode(torch.zeros(3, 8, 8)).shape
         torch.Size([3, 10])
     """
-    entry = NETWORKS[name]
     if n_components is None:
         n_components = default_components(name)
     else:
@@ -45,7 +42,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
         network = NETWORKS.make(name, options, shape, n_components)
-        if not entry.traits.get("own_weights"):
+        if not NETWORKS[name].traits.get("own_weights"):
             network.apply(_glorot)
     return network
 
@@ -54,6 +51,42 @@ def default_components(name: str) -> int | None:
     """Return the number of features that a network has by default; None if it follows from other options."""
     default: int | None = inspect.signature(NETWORKS[name].factory).parameters["n_components"].default
     return default
+
+
+def encoder_of(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Return what computes a network's features, (n, k): its method `encode`, or its module `encoder`."""
+    encode = getattr(network, "encode", None) or getattr(network, "encoder", None)
+    if not callable(encode):
+        raise ValueError(
+            f"network must have a method encode(x), or a module encoder, that gives the features; "
+            f"{type(network).__name__} has neither"
+        )
+    return lambda x: encode(x).flatten(1)
+
+
+@contextlib.contextmanager
+def inferring(network: nn.Module, device: torch.device) -> Iterator[None]:
+    """Use a network in evaluation mode, without gradients, on a device; restore its state afterwards."""
+    training, before = {module: module.training for module in network.modules()}, device_of(network)
+    network.eval().to(device)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.to(before)
+        for module, flag in training.items():
+            module.training = flag
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device of a setting: `cpu`, or `auto` for the best one available."""
+    best = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if name == "cpu" or best is None else best
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device of a network's parameters."""
+    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
 
 
 def _glorot(module: nn.Module) -> None:

@@ -1,15 +1,14 @@
-"""Small convolutional networks for images and signals of any size."""
+"""Small convolutional networks for images and signals of any size: autoencoders and U-Nets."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate, max_pool2d
 
 from dcs._checks import check_integer
-from dcs.models._autoencoder import Autoencoder
-from dcs.models._networks import NETWORKS
-
-_CONVOLUTION: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
+from dcs.models._autoencoder import NETWORKS, Autoencoder
 
 
 @NETWORKS.register("conv", summary="Convolutional autoencoder for images.")
@@ -25,10 +24,7 @@ def conv(
         depth: Number of convolutions, each of which halves height and width; by default 3, or fewer for small
             images.
     """
-    inner = with_channels(shape, 2)
-    return _convolutional(
-        inner, tuple(shape), n_components, width, _depth(inner[1:], 3) if depth is None else depth
-    )
+    return _convolutional(nn.Conv2d, shape, 2, n_components, width, depth, most=3)
 
 
 @NETWORKS.register("conv1d", summary="Convolutional autoencoder along time, for signals.", waveforms=True)
@@ -44,14 +40,45 @@ def conv1d(
         depth: Number of convolutions, each of which halves the length; by default 4, or fewer for short
             signals.
     """
-    inner = with_channels(shape, 1)
-    return _convolutional(
-        inner, tuple(shape), n_components, width, _depth(inner[1:], 4) if depth is None else depth
-    )
+    return _convolutional(nn.Conv1d, shape, 1, n_components, width, depth, most=4)
+
+
+class BaseUNet(nn.Module):
+    """U-Net but for its head: blocks on the way down, at the bottom, and on the way up."""
+
+    _interpolation = "nearest"
+
+    def __init__(
+        self, channels: int, widths: Sequence[int], n_components: int, block: Callable[[int, int], nn.Module]
+    ) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(map(block, [channels, *widths[:-1]], widths))
+        levels = [*zip(widths, [*widths[1:], n_components], strict=True)]
+        self.up = nn.ModuleList(block(below + width, width) for width, below in reversed(levels))
+        self.bottom = block(widths[-1], n_components)
+
+    def _halve(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _maps(self, x: Tensor) -> list[Tensor]:
+        """Compute the maps of the skip connections, and the innermost map."""
+        maps, inner = [], x
+        for block in self.down:
+            maps.append(block(inner))
+            inner = self._halve(maps[-1])
+        return [*maps, self.bottom(inner)]
+
+    def _outermost(self, x: Tensor) -> Tensor:
+        """Compute the last map on the way up."""
+        *maps, inner = self._maps(x)
+        for block, across in zip(self.up, reversed(maps), strict=True):
+            inner = interpolate(inner, across.shape[2:], mode=self._interpolation)
+            inner = block(torch.cat([inner, across], dim=1))
+        return inner
 
 
 @NETWORKS.register("unet", summary="U-Net for denoising images.")
-class UNet(nn.Module):
+class UNet(BaseUNet):
     """A small U-Net for denoising images: the decoder sees the encoder's maps at every scale.
 
     Its features are the spatial means of the innermost map. They do not determine the prediction, so that
@@ -67,76 +94,55 @@ class UNet(nn.Module):
     def __init__(
         self, shape: Sequence[int], n_components: int = 10, *, width: int = 32, depth: int | None = None
     ) -> None:
-        super().__init__()
         check_integer("width", width, at_least=1)
-        self.shape = tuple(shape)
-        self.inner_shape = channels, *size = with_channels(shape, 2)
-        depth = _depth(size, 2) if depth is None else depth
-        _halved(size, depth)
-        widths = [width * 2**level for level in range(depth)]
-        down, up = [], []
-        for before, after in zip([channels, *widths[:-1]], widths, strict=True):
-            down.append(_block(before, after))
-        for level in reversed(range(depth)):
-            below = n_components if level == depth - 1 else widths[level + 1]
-            up.append(_block(below + widths[level], widths[level]))
-        self.down, self.up = nn.ModuleList(down), nn.ModuleList(up)
-        self.bottom = _block(widths[-1], n_components)
+        channels, *size = inner_shape = with_channels(shape, 2)
+        widths = [width * 2**level for level in range(len(_halved(size, depth, most=2)) - 1)]
+        super().__init__(channels, widths, n_components, _two_convolutions)
+        self.shape, self.inner_shape = tuple(shape), inner_shape
         self.head = nn.Conv2d(width, channels, 1)
 
-    def _maps(self, x: Tensor) -> list[Tensor]:
-        """Compute the maps of the skip connections, and the innermost map."""
-        maps, inner = [], x.reshape(-1, *self.inner_shape)
-        for block in self.down:
-            maps.append(block(inner))
-            inner = nn.functional.max_pool2d(maps[-1], 2, ceil_mode=True)
-        return [*maps, self.bottom(inner)]
+    def _halve(self, x: Tensor) -> Tensor:
+        return max_pool2d(x, 2, ceil_mode=True)
 
     def encode(self, x: Tensor) -> Tensor:
         """Compute the features."""
-        return self._maps(x)[-1].mean((2, 3))
+        return self._maps(x.reshape(-1, *self.inner_shape))[-1].mean((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
         """Predict x."""
-        *maps, inner = self._maps(x)
-        for block, across in zip(self.up, reversed(maps), strict=True):
-            inner = nn.functional.interpolate(inner, across.shape[2:])
-            inner = block(torch.cat([inner, across], dim=1))
-        prediction: Tensor = self.head(inner)
+        prediction: Tensor = self.head(self._outermost(x.reshape(-1, *self.inner_shape)))
         return prediction.reshape(-1, *self.shape)
 
 
-def _block(channels: int, next_channels: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(channels, next_channels, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(next_channels, next_channels, 3, padding=1),
-        nn.ReLU(),
-    )
+def _two_convolutions(before: int, after: int) -> nn.Sequential:
+    first, second = nn.Conv2d(before, after, 3, padding=1), nn.Conv2d(after, after, 3, padding=1)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU())
 
 
 def _convolutional(
-    inner: tuple[int, ...], shape: tuple[int, ...], n_components: int, width: int, depth: int
+    convolution: type[nn.Conv1d] | type[nn.Conv2d],
+    shape: Sequence[int],
+    ndim: int,
+    n_components: int,
+    width: int,
+    depth: int | None,
+    most: int,
 ) -> Autoencoder:
     """Make an encoder of convolutions of stride 2, and a decoder that upsamples to the same sizes."""
     check_integer("width", width, at_least=1)
-    channels, *size = inner
-    sizes = _halved(size, depth)
-    convolution = _CONVOLUTION[len(size)]
-    widths = [channels, *(width * 2**level for level in range(depth))]
-    encoder: list[nn.Module] = [nn.Unflatten(1, (1, shape[0]))] if len(shape) == len(size) else []
-    decoder: list[nn.Module] = []
-    for level in range(depth):
-        encoder += [convolution(widths[level], widths[level + 1], 3, stride=2, padding=1), nn.ReLU()]
-        layer = convolution(widths[level + 1], widths[level], 3, padding=1)
-        up = [nn.ReLU(), nn.Upsample(size=tuple(sizes[level])), layer]
-        decoder = up + decoder
-    flat = (widths[-1], *sizes[-1])
-    count = int(torch.Size(flat).numel())
-    encoder += [nn.Flatten(), nn.Linear(count, n_components)]
-    decoder = [nn.Linear(n_components, count), nn.Unflatten(1, flat), *decoder]
-    if len(shape) == len(size):
-        decoder.append(nn.Flatten(1, 2))
+    channels, *size = with_channels(shape, ndim)
+    *sizes, smallest = _halved(size, depth, most)
+    before = channels
+    encoder: list[nn.Module] = [nn.Unflatten(1, (1, shape[0]))] if len(shape) == ndim else []
+    decoder: list[nn.Module] = [nn.Flatten(1, 2)] if len(shape) == ndim else []
+    for level, larger in enumerate(sizes):
+        after = width * 2**level
+        encoder += [convolution(before, after, 3, stride=2, padding=1), nn.ReLU()]
+        decoder = [nn.ReLU(), nn.Upsample(larger), convolution(after, before, 3, padding=1), *decoder]
+        before = after
+    flat = (before, *smallest)
+    encoder += [nn.Flatten(), nn.Linear(math.prod(flat), n_components)]
+    decoder = [nn.Linear(n_components, math.prod(flat)), nn.Unflatten(1, flat), *decoder]
     return Autoencoder(nn.Sequential(*encoder), nn.Sequential(*decoder))
 
 
@@ -150,17 +156,18 @@ def with_channels(shape: Sequence[int], ndim: int) -> tuple[int, ...]:
     raise ValueError(f"shape must be of {what} for this network, got {tuple(shape)}: use another model")
 
 
-def _depth(size: Sequence[int], most: int) -> int:
-    """Return how often samples can be halved, at most, with at least two entries left along each axis."""
-    return max(1, min(most, (min(size) - 1).bit_length() - 1))
+def deepest(size: Sequence[int]) -> int:
+    """Return how often samples can be halved with at least two entries left along each axis; at least 1."""
+    return max(1, (min(size) - 1).bit_length() - 1)
 
 
-def _halved(size: Sequence[int], depth: int) -> list[list[int]]:
-    """Return the size itself, and the sizes after each halving."""
+def _halved(size: Sequence[int], depth: int | None, most: int) -> list[tuple[int, ...]]:
+    """Return the size itself, and the sizes after each halving: `depth` of them, by default up to `most`."""
+    depth = min(most, deepest(size)) if depth is None else depth
     check_integer("depth", depth, at_least=1)
-    sizes = [list(size)]
+    sizes = [tuple(size)]
     for _ in range(depth):
-        sizes.append([-(-length // 2) for length in sizes[-1]])
+        sizes.append(tuple(-(-length // 2) for length in sizes[-1]))
     if min(sizes[-1]) < 2 and min(size) > 1 and depth > 1:
         raise ValueError(f"depth {depth} is too large for samples of size {tuple(size)}: use a smaller depth")
     return sizes

@@ -1,17 +1,14 @@
 """Residual networks for small images, as SimSiam uses them (He et al., CVPR 2016)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dcs._checks import check_bool, check_choice, check_integer
-from dcs.models._autoencoder import Autoencoder
+from dcs.models._autoencoder import DECODERS, NETWORKS, Autoencoder, make_decoder
 from dcs.models._convolutional import with_channels
-from dcs.models._decoders import DECODERS, make_decoder
-from dcs.models._networks import NETWORKS
-
-STEMS = ("small", "large")
 
 
 class ResNet(nn.Module):
@@ -52,7 +49,7 @@ class ResNet(nn.Module):
         check_bool("bottleneck", bottleneck)
         check_integer("channels", channels, at_least=1)
         check_integer("width", width, at_least=1)
-        check_choice("stem", stem, STEMS)
+        check_choice("stem", stem, ("small", "large"))
         check_bool("zero_init", zero_init)
         self.channels = channels
         kernel, stride = (3, 1) if stem == "small" else (7, 2)
@@ -92,21 +89,14 @@ class _Block(nn.Module):
 
     def __init__(self, before: int, inner: int, after: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
-        if bottleneck:
-            layers = [
-                *_convolution(before, inner, 1),
-                nn.ReLU(inplace=True),
-                *_convolution(inner, inner, 3, stride),
-                nn.ReLU(inplace=True),
-                *_convolution(inner, after, 1),
-            ]
-        else:
-            layers = [
-                *_convolution(before, inner, 3, stride),
-                nn.ReLU(inplace=True),
-                *_convolution(inner, after, 3),
-            ]
-        self.branch = nn.Sequential(*layers)
+        first, *further = (
+            [(before, inner, 1, 1), (inner, inner, 3, stride), (inner, after, 1, 1)]
+            if bottleneck
+            else [(before, inner, 3, stride), (inner, after, 3, 1)]
+        )
+        self.branch = nn.Sequential(*_convolution(*first))
+        for each in further:
+            self.branch.extend([nn.ReLU(inplace=True), *_convolution(*each)])
         same = before == after and stride == 1
         self.shortcut = nn.Identity() if same else nn.Sequential(*_convolution(before, after, 1, stride))
 
@@ -136,7 +126,9 @@ def resnet18(
         zero_init: Whether residual branches are 0 at first.
         decoder: Kind of decoder, `linear` or `pixel_shuffle`.
     """
-    return _with_decoder(shape, (2, 2, 2, 2), False, width, stem, zero_init, decoder)
+    return _with_decoder(
+        shape, decoder, (2, 2, 2, 2), bottleneck=False, width=width, stem=stem, zero_init=zero_init
+    )
 
 
 @NETWORKS.register("resnet50", summary="ResNet-50, with a decoder.", own_weights=True, fixed_features=True)
@@ -161,28 +153,18 @@ def resnet50(
         zero_init: Whether residual branches are 0 at first.
         decoder: Kind of decoder, `pixel_shuffle` or `linear`.
     """
-    return _with_decoder(shape, (3, 4, 6, 3), True, width, stem, zero_init, decoder)
+    return _with_decoder(
+        shape, decoder, (3, 4, 6, 3), bottleneck=True, width=width, stem=stem, zero_init=zero_init
+    )
 
 
-def _with_decoder(
-    shape: Sequence[int],
-    blocks: Sequence[int],
-    bottleneck: bool,
-    width: int,
-    stem: str,
-    zero_init: bool,
-    decoder: str,
-) -> Autoencoder:
+def _with_decoder(shape: Sequence[int], decoder: str, blocks: Sequence[int], **options: Any) -> Autoencoder:
     channels = with_channels(shape, 2)[0]
     check_choice("decoder", decoder, DECODERS)
-    encoder = ResNet(
-        blocks, bottleneck=bottleneck, channels=channels, width=width, stem=stem, zero_init=zero_init
-    )
+    encoder = ResNet(blocks, channels=channels, **options)
     return Autoencoder(encoder, make_decoder(decoder, encoder.features, shape))
 
 
 def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    return [
-        nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False),
-        nn.BatchNorm2d(after),
-    ]
+    convolution = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(after)]

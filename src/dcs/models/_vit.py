@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from dcs._checks import check_choice, check_integer
+from dcs.models._autoencoder import NETWORKS
 from dcs.models._convolutional import with_channels
-from dcs.models._networks import NETWORKS
 
 _PATCH, _HEAD = 20, 64  # default side of a patch, and default width of a head
 
@@ -55,13 +55,9 @@ class ViT(nn.Module):
         decoder_depth: int = 0,
     ) -> None:
         super().__init__()
-        for name, value, least in (
-            ("width", width, 1),
-            ("depth", depth, 1),
-            ("expansion", expansion, 1),
-            ("decoder_depth", decoder_depth, 0),
-        ):
-            check_integer(name, value, at_least=least)
+        for name, value in (("width", width), ("depth", depth), ("expansion", expansion)):
+            check_integer(name, value, at_least=1)
+        check_integer("decoder_depth", decoder_depth, at_least=0)
         check_choice("pooling", pooling, ("mean", "statistics", "flat"))
         self.shape, self.pooling = tuple(shape), pooling
         self.inner_shape = channels, *size = with_channels(shape, 2)
@@ -122,13 +118,7 @@ class ViT(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each after a layer norm and with a residual connection.
-
-    Args:
-        width: Width of the tokens.
-        heads: Number of attention heads.
-        expansion: Width of the perceptron, as a multiple of the width of the tokens.
-    """
+    """Attention and a perceptron, each after a layer norm and with a residual connection."""
 
     def __init__(self, width: int, heads: int, expansion: int) -> None:
         super().__init__()
