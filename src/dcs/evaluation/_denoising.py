@@ -46,9 +46,9 @@ def denoising(noisy: Any, clean: Any = None, model: Any = None, *, data_range: f
     if clean is None:
         raise ValueError("clean must be given, or a dcs.data.Split that has it: load data with noise=...")
     name = "noisy" if model is None else "model(noisy)"
-    if isinstance(model, nn.Module) and not isinstance(noisy, data.Samples | data.Split):
-        noisy = _tensor(noisy, "noisy")
     truth = _tensor(clean, "clean")
+    if isinstance(model, nn.Module) and not hasattr(model, "denoise") and not isinstance(noisy, data.Samples):
+        noisy = _tensor(noisy, "noisy")
     predicted = _tensor(apply("model", model, "denoise", noisy), name)
     check_same_shape("clean", truth, name, predicted)
     for what, values in (("clean", truth), (name, predicted)):

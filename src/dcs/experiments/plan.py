@@ -99,11 +99,9 @@ def plan(
             if method != UNTRAINED and method not in described.baselines:
                 trial = trial._replace(epochs=length, precision=precision)
             masks = variants if method in described.masked else (BOTH,)
+            options = product(masks, HOWS[:1], (0.0,))
             if described.regularises(method):
-                weights = map(float, lambdas or (described.weights[dataset],))
-                options = product(masks, hows, weights)
-            else:
-                options = product(masks, HOWS[:1], (0.0,))
+                options = product(masks, hows, map(float, lambdas or (described.weights[dataset],)))
             planned += [trial._replace(variant=v, how=how, weight=weight) for v, how, weight in options]
     return list(dict.fromkeys(planned))
 
