@@ -6,14 +6,7 @@ from dcs._checks import check_choice, check_integer
 from dcs.data import Dataset
 from dcs.inspection._advice import advise, advise_small, snr_distributions
 from dcs.inspection._evidence import gather
-from dcs.inspection._reading import (
-    as_split,
-    choose_samples,
-    crop_centre,
-    is_ordered,
-    spectrograms,
-    spread_rows,
-)
+from dcs.inspection._reading import as_split, choose_samples, is_ordered, spectrograms, spread_rows
 from dcs.inspection._result import (
     FAILS,
     HOLDS,
@@ -29,7 +22,6 @@ from dcs.inspection._result import (
     strength,
 )
 from dcs.inspection._verdicts import checks, sigma_of, state_of, summarise
-from dcs.noise.level import default_ndim
 
 __all__ = [
     "FAILS",
@@ -86,9 +78,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         split = spectrograms(x, samples)
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
-    chosen, notes = choose_samples(split, samples, waveforms=domain == "waveform")
-    ndim = 1 if domain == "waveform" else default_ndim(chosen.shape[1:])
-    chosen, cut = crop_centre(chosen, ndim)
+    chosen, ndim, notes = choose_samples(split, samples, domain)
     entries = chosen[0].numel()
     ordered = domain is not None or is_ordered(chosen)
     evidence = gather(chosen, ndim if ordered else None)
@@ -103,7 +93,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         advice = advise_small(entries)
     c, k, dim = spread or (None, None, None)
     if evidence.offset is not None:
-        cut += (
+        notes += (
             f"The mean of all values, {evidence.mean:.4g}, is large compared with their standard deviation, "
             f"{evidence.deviation:.2g}. The results on the noise do not depend on this offset, but the "
             "cosines in training do: for any such data c is large and k is close to 1, and little would be "
@@ -121,7 +111,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         samples=len(whole),
         inspected=len(chosen),
         ordered=ordered,
-        notes=notes + cut,
+        notes=notes,
         signal=evidence.signal(sigma.value or 0.0),
         snr=ratio,
         sigma=sigma,

@@ -21,16 +21,7 @@ _SMALLEST = 1e-12  # deviation; the squares of smaller values, and of those abov
 def advise(
     evidence: Evidence, state: str, checks: tuple[Check, ...], sigma: Sigma, entries: int, domain: str | None
 ) -> Advice:
-    """Choose an objective and its views.
-
-    Args:
-        evidence: Measurements of the data.
-        state: `clean`, `slight`, `noisy` or `unknown`.
-        checks: Verdicts on the assumptions.
-        sigma: Noise level.
-        entries: Number of entries of a sample.
-        domain: `spectrogram` or `waveform`, for recordings.
-    """
+    """Choose an objective and its views for samples of so many entries."""
     unready = _unready(evidence)
     if unready is not None:
         return Advice("none", "none", None, None, (), unready, (), ready=False)
@@ -40,10 +31,8 @@ def advise(
         return Advice("mse", "none", None, None, ("--objective", "mse", *arguments), why, ())
     if not evidence.ordered:
         return _dae(
-            "Masking needs neighbours, which unordered columns do not have; dae, a denoising autoencoder, "
-            "needs none.",
-            "If you know the noise level σ, dcs with the setting "
-            'masking={"kind": "split", "sigma": σ} needs no neighbours.',
+            "Unordered columns have no neighbours to mask by; dae, a denoising autoencoder, needs none.",
+            'If you know the noise level σ, use dcs with the setting masking={"kind": "split", "sigma": σ}.',
         )
     verdicts = {check.name: check.verdict for check in checks}
     even = verdicts["isotropy"] != FAILS
@@ -66,24 +55,15 @@ def advise(
     window = 1
     if evidence.correlated:
         window = 2 if evidence.correlations[1] < 0.3 else 3
-        why = (
-            f"Neighbours share noise: masks of radius {window} also copy from more distant values, whose "
-            "noise is less correlated."
-        )
+        why = f"Neighbours share noise: masks of radius {window} also copy values that share less of it."
     elif evidence.noisier:
         why = "Only a part of the data is noisy, and masking needs to know neither which nor how noisy it is."
     elif state == NO_ANSWER:
-        why = (
-            "Masking does not need the noise level. (By default, dcs fit decides by itself: it splits "
-            "samples if it finds noise that is equally strong everywhere, and masks otherwise.)"
-        )
+        why = "Masking does not need the noise level. (By default, dcs fit chooses views by itself.)"
     elif not even:
         why = "The noise is not equally strong everywhere, and masking does not need the noise level."
     elif evidence.too_quiet:
-        why = (
-            "It is not certain that the noise is equally strong everywhere, and masking does not need the "
-            "noise level."
-        )
+        why = "The noise may not be equally strong everywhere, and masking does not need the noise level."
     else:
         why = "The noise level is too uncertain to split samples, and masking does not need it."
     rho = 0.3 if 0.3 * entries >= 10 else 0.5

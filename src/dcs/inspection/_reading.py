@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dcs._progress import progress
 from dcs.data import Dataset, LogMel, Samples, Split, check_shortest, load, warn_of_silence
+from dcs.noise.level import default_ndim
 
 _ENTRIES = 2**22  # inspected, unless samples are so large that these would be few of them
 _FEW = 64
@@ -27,11 +28,11 @@ def as_split(x: Any) -> Split:
     return load(x).train
 
 
-def choose_samples(split: Split, most: int, *, waveforms: bool = False) -> tuple[Tensor, tuple[str, ...]]:
-    """Return at most `most` samples, evenly spread, and notes on the choice.
+def choose_samples(split: Split, most: int, domain: str | None) -> tuple[Tensor, int, tuple[str, ...]]:
+    """Return at most `most` samples, evenly spread, the number of axes with neighbours, and notes.
 
     Of samples that end in padding, those of the median length or more are taken and cut to it. Silent
-    waveforms are left out.
+    waveforms are left out. Very large samples are cropped to their centre.
     """
     notes: tuple[str, ...] = ()
     rows, shape = torch.arange(len(split)), tuple(split.x.shape[1:])
@@ -40,14 +41,20 @@ def choose_samples(split: Split, most: int, *, waveforms: bool = False) -> tuple
         rows, shape = rows[split.lengths.cpu() >= median], (median, *shape[1:])
         notes = (f"Some samples end in padding: the {len(rows)} of length {median} or more are inspected.",)
     enough = max(_FEW, _ENTRIES // math.prod(shape))
-    count = min(most, len(rows), enough)
     if enough < min(most, len(rows)):
-        notes += (
-            f"{enough:,} samples of this size are inspected, about {_ENTRIES / 1e6:.0f} million values.",
-        )
-    rows = rows[spread_rows(len(rows), count)]
-    x = read_audible(split, rows)[0] if waveforms else read(split.x, rows)
-    return x[:, : shape[0]], notes
+        count = f"{enough:,} samples of this size"
+        notes += (f"{count} are inspected, about {_ENTRIES / 1e6:.0f} million values.",)
+    rows = rows[spread_rows(len(rows), min(most, enough))]
+    x = read_audible(split, rows)[0] if domain == "waveform" else read(split.x, rows)
+    x = whole = x[:, : shape[0]]
+    ndim = 1 if domain == "waveform" else default_ndim(shape)
+    for axis in range(x.ndim - ndim, x.ndim):
+        length = min(x.shape[axis], _LONGEST[ndim])
+        x = x.narrow(axis, (x.shape[axis] - length) // 2, length)
+    if x.shape != whole.shape:
+        centre = " x ".join(map(str, x.shape[-ndim:]))
+        notes += (f"Only the centre of each sample is inspected: {centre} values.",)
+    return x, ndim, notes
 
 
 def read_audible(split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,19 +93,6 @@ def spectrograms(recordings: Dataset, most: int) -> Split:
     x, rows = read_audible(split, spread_rows(len(split), min(most, _RECORDINGS)))
     some = Split(x, lengths=None if split.lengths is None else split.lengths[rows])
     return front_end.apply(Dataset(recordings.name, some, rate=recordings.rate))[0].train
-
-
-def crop_centre(x: Tensor, ndim: int) -> tuple[Tensor, tuple[str, ...]]:
-    """Crop very large samples to their centre; return a note on that, too."""
-    longest, whole = _LONGEST[ndim], x.shape
-    for axis in range(x.ndim - ndim, x.ndim):
-        if x.shape[axis] > longest:
-            x = x.narrow(axis, (x.shape[axis] - longest) // 2, longest)
-    if x.shape == whole:
-        return x, ()
-    return x, (
-        f"Only the centre of each sample is inspected: {' x '.join(map(str, x.shape[-ndim:]))} values.",
-    )
 
 
 def is_ordered(x: Tensor) -> bool:

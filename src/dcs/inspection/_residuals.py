@@ -76,15 +76,9 @@ class NoisyPart(NamedTuple):
 def residuals(images: Tensor) -> tuple[Residuals | None, Residuals | None, bool]:
     """Predict entries from all their neighbours, and from distant ones only, which do not share their noise.
 
-    Small images are predicted position by position, if there are enough of them: from all other entries, and
-    from the mean of the position.
-
-    Args:
-        images: (n, channels, space), one or two axes of space.
-
-    Returns:
-        The near and the far residuals, None if images are too small; and whether each position has its own
-        prediction.
+    Small images (n, channels, space) are predicted position by position, if there are enough of them: from
+    all other entries, and from the mean of the position. Whether they are is returned, too. Residuals are
+    None if images are too small.
     """
     space = images.shape[2:]
     near, far = _NEAR[len(space)], _FAR[len(space)]
@@ -261,18 +255,10 @@ def spread_over_positions(residuals: Residuals, visible: float) -> NoiseSpread |
 def find_noisy_part(images: Tensor, residuals: Residuals, flat: float, visible: float) -> NoisyPart | None:
     """Find a part of the data that is much noisier than the rest, and so has no flat regions.
 
-    Samples are cut into small cells, and those with the largest residuals are examined alone: they hold noise
-    or detail. Detail is predicted far better from near than from distant entries, and its residuals alternate
-    in sign; white noise cannot be predicted from either, and its best predictions are plain means.
-
-    Args:
-        images: The data, (n, channels, space).
-        residuals: Near residuals, which lack the border.
-        flat: Standard deviation of the residuals in flat regions.
-        visible: Smallest standard deviation that counts as noise.
-
-    Returns:
-        The part; None if there is none, or if it is certainly fine detail.
+    Samples are cut into small cells, and those with the largest near residuals are examined alone: they hold
+    noise or detail. Detail is predicted far better from near than from distant entries, and its residuals
+    alternate in sign; white noise cannot be predicted from either. `flat` is the standard deviation in flat
+    regions, and `visible` the smallest that counts as noise.
     """
     tiles, value, predicted = _tiles(images), residuals.value, residuals.predicted
     ndim = value.ndim - 1

@@ -17,18 +17,14 @@ _TITLES = {
 }
 _MEANINGS = {
     "zero_mean": {
-        HOLDS: "The mean over the noise is the signal, on which training relies. (A constant offset cannot "
-        "be detected, and counts as signal.)",
-        FAILS: "Near these values the noise is one-sided, which biases predictions: use the data before it "
-        "was clipped, if you have it.",
+        HOLDS: "Training relies on it. (A constant offset cannot be detected, and counts as signal.)",
+        FAILS: "Predictions near these values are biased: use the data before clipping, if you have it.",
         UNKNOWN: "If those values were clipped, predictions near them are biased.",
     },
     "isotropy": {
-        HOLDS: "One noise level describes all of the data. dCS relies on it to give noisier samples less "
-        "weight.",
+        HOLDS: "dCS relies on one noise level for all of the data to give noisier samples less weight.",
         FAILS: "dCS gives noisier samples less weight, and these weights are only approximate here.",
-        UNKNOWN: "dCS gives noisier samples less weight, and these weights may be only approximate; training "
-        "still works.",
+        UNKNOWN: "The weights of noisier samples may be only approximate; training still works.",
     },
     "light_tails": {
         HOLDS: "The noise is close to Gaussian, for which the weights of samples are computed.",
@@ -38,17 +34,13 @@ _MEANINGS = {
     },
     "independence": {
         HOLDS: "Masked values cannot be predicted from the noise around them, on which masking relies.",
-        FAILS: "The noise of a value can be predicted from its neighbours, so that a network learns it as if "
-        "it were signal: training on single observations cannot remove all of it. Increase the radius of the "
-        "masks, average neighbours (reduce the images), or use two observations of each sample, if you have "
-        "them.",
+        FAILS: "A network learns noise that neighbours share as if it were signal, and cannot remove all of "
+        "it. Increase the radius of the masks, average neighbours (reduce the images), or use two "
+        "observations of each sample, if you have them.",
         UNKNOWN: "If predictions look blotchy, neighbours share noise: increase the radius of the masks.",
     },
 }
-_COUNTS = (
-    " If the noise grows with brightness (photon counts), the square root of the data has nearly uniform "
-    "noise."
-)
+_COUNTS = " If noise grows with brightness (photon counts), train on the square root of the data."
 _DIFFER = {
     "sample": " But some samples have much less noise ({0.least:.3g}) than the median one ({0.typical:.3g}).",
     "position": " But it depends on the position: from {0.least:.3g} to {0.typical:.3g} in the cells of a "
@@ -84,17 +76,12 @@ def summarise(state: str, ratio: float | None, evidence: Evidence) -> str:
 
 def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
     if not evidence.ordered:
-        return (
-            "Cannot tell: neighbouring columns are no more similar than others, so they seem to have no "
-            "order, and comparing neighbours cannot distinguish noise from signal."
-        )
+        return "Cannot tell: columns are not similar to their neighbours, so they seem to have no order."
     if not evidence.deviation > 0:
         return "Cannot tell: all values are equal."
     if evidence.perhaps_noisier and state == NO_ANSWER:
-        return (
-            f"Cannot tell: flat regions are clean, but about {evidence.perhaps_noisier.share:.0%} of the "
-            "data has noise or very fine detail."
-        )
+        share = f"{evidence.perhaps_noisier.share:.0%}"
+        return f"Cannot tell: flat regions are clean, but about {share} has noise or very fine detail."
     if state == NO_ANSWER or ratio is None:
         return "Cannot tell: the samples are too few or too small."
     if state == CLEAN:
@@ -109,13 +96,12 @@ def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
             f"Clean: dCS will not help much. {strength}; elsewhere, faint noise cannot be distinguished from "
             "fine detail, nor stripes from signal."
         )
-    times = f"about {ratio:.1f} times" if ratio < 10 else f"about {ratio:.0f} times"
-    about = f"the signal is {times} as strong as the noise"
+    times = f"about {ratio:.{int(ratio < 10)}f} times as strong as the noise"
+    about = f"the signal is {times}"
     if evidence.correlated:
         begin = "Slightly noisy or more" if state == SLIGHT else "Noisy"
         return (
-            f"{begin}, and neighbours share the noise: dCS can remove some of it (the signal is at most "
-            f"{times} as strong as the noise)."
+            f"{begin}, and neighbours share the noise: dCS can remove some (the signal is at most {times})."
         )
     if evidence.noisier:
         which = {True: "some samples are", False: "a part of each sample is", None: "some regions are"}
@@ -124,10 +110,7 @@ def _how_noisy(state: str, ratio: float | None, evidence: Evidence) -> str:
             f"detail as fine as single values, such as foliage. dCS can help there (on average {about})."
         )
     if ratio < _HARDLY:
-        return (
-            f"Nearly all noise: there is hardly any signal (it is {times} as strong as the noise), and "
-            "training may learn nothing."
-        )
+        return f"Nearly all noise: there is hardly any signal ({about}), and training may learn nothing."
     if state == SLIGHT:
         return f"Slightly noisy: dCS may help a little ({about})."
     uneven = ", which is not equally strong everywhere" if evidence.varies else ""
@@ -170,10 +153,7 @@ def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:
         ends.append(evidence.part.at.deviation)
     if state == CLEAN:
         ends.append(evidence.noise or 0.0)
-    agree, why = (
-        False,
-        ("The samples are too few or too small for all three estimates; the others may include fine detail."),
-    )
+    agree, why = False, "The samples are too few or too small for all three estimates."
     if chen and mad and flat:
         agree, why = _agreement(evidence, state, (chen.value, mad.value, flat.value), recordings)
     at_least = evidence.correlated and state != CLEAN
@@ -189,19 +169,11 @@ def _agreement(
     if state == CLEAN and max(values) < VISIBLE * evidence.deviation:
         return True, "All three estimates are close to 0."
     if evidence.correlated and flat >= max(chen, mad):
-        return False, (
-            "chen2015 and mad cover only noise that differs between adjacent values, not noise that "
-            "neighbours share: the noise is stronger than they say."
-        )
+        return False, "chen2015 and mad miss noise that neighbours share: it is stronger than they say."
     if evidence.correlated:
-        return False, (
-            "The estimates differ: if neighbours share noise, each estimate covers only a part of it, and "
-            "flat regions have less noise here than the rest. The largest estimate is given."
-        )
+        return False, "Each estimate covers only a part of noise that neighbours share: the largest is given."
     if evidence.perhaps_noisier:
-        return False, (
-            f"{differ}: some regions hold noise or fine detail, which cannot be distinguished here."
-        )
+        return False, f"{differ}: some regions hold noise or fine detail, which look the same here."
     if max(values) - min(values) <= 0.15 * max(values):
         return True, "All three estimates agree within 15 %."
     if state != CLEAN and evidence.varies:
@@ -211,24 +183,16 @@ def _agreement(
             "sample": "sample" in evidence.differing or (part and part.of_samples is not False),
             "position": "position" in evidence.differing or (part and not part.of_samples),
         }
-        return False, (
-            f"{differ} because the noise is not equally strong everywhere (it differs by "
-            f"{' and '.join(word for word in by if by[word])}): no single number describes it, and its "
-            "approximate root mean square is given."
-        )
+        where = " and ".join(word for word in by if by[word])
+        return False, f"{differ}: the noise is uneven (it differs by {where}); its root mean square is given."
     if state == CLEAN or flat <= min(chen, mad):
         return False, (
             f"{differ}: chen2015 and mad also count detail as fine as single values, of which flat regions "
             "have least."
         )
     if chen == min(values):
-        return False, (
-            f"{differ}: chen2015 is the smallest, as it is if neighbours share a part of the noise (in "
-            "spectrograms they do) or if some regions have less noise."
-        )
-    return False, (
-        f"{differ}: fine detail and outliers raise chen2015, while mad, a median, is robust to outliers."
-    )
+        return False, f"{differ}: chen2015 is small if neighbours share noise, or some regions have less."
+    return False, f"{differ}: fine detail and outliers raise chen2015; mad is robust to outliers."
 
 
 def checks(evidence: Evidence, state: str, recordings: bool = False) -> tuple[Check, ...]:
