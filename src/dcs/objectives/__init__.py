@@ -8,14 +8,12 @@ from dcs.augmentation import Views
 from dcs.masking import BlindSpot, Masker, ViewMaker
 from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective
 from dcs.objectives.baselines import MSE, SURE, Cosine, DenoisingAutoencoder, Noise2Noise, Noise2Void
-from dcs.objectives.denoising_cosine import DenoisingCosine
-from dcs.objectives.oracle import CosineOracle, DenoisingCosineOracle
+from dcs.objectives.denoising_cosine import CosineOracle, DenoisingCosine, DenoisingCosineOracle
 from dcs.objectives.self_supervised import SelfSupervised, direction_spread, encode
 from dcs.objectives.siamese import BYOL, SimCLR, SimSiam
 from dcs.objectives.views import AutomaticViews
 
 _REGULARISERS = ("n2v", "dae", "dcs")
-_MASKED_VIEWS = "+bsm"
 
 
 class Name(NamedTuple):
@@ -51,22 +49,26 @@ def names() -> list[str]:
     Those in `OBJECTIVES`; self-supervised ones also followed by `+bsm` (both augmented images are masked) or
     by the name of a regulariser: `-n2v`, `-dae`, `-dcs`.
     """
-    added = (_MASKED_VIEWS, *(f"-{name}" for name in _REGULARISERS))
-    alone = [name for name, entry in OBJECTIVES.items() if not _is_self_supervised(entry.factory)]
-    views = [name for name, entry in OBJECTIVES.items() if _is_self_supervised(entry.factory)]
-    return [*alone, *(name + further for name in views for further in ("", *added))]
+    return list(_by_name())
 
 
 def parse(name: str) -> Name:
     """Split the name of an objective into its parts; an unknown one is a ValueError."""
-    if name not in names():
-        raise ValueError(f"objective must be {known(name, names())}")
-    if name in OBJECTIVES:
-        return Name(name)
-    if name.endswith(_MASKED_VIEWS):
-        return Name(name.removesuffix(_MASKED_VIEWS), masked_views=True)
-    base, _, regulariser = name.rpartition("-")
-    return Name(base, regulariser=regulariser)
+    found = _by_name()
+    if name not in found:
+        raise ValueError(f"objective must be {known(name, found)}")
+    return found[name]
+
+
+def _by_name() -> dict[str, Name]:
+    """Return the parts of all names, those of self-supervised objectives last."""
+    kinds = {name: entry.factory for name, entry in OBJECTIVES.items()}
+    views = [n for n, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, SelfSupervised)]
+    found = {name: Name(name) for name in kinds if name not in views}
+    for name in views:
+        found |= {name: Name(name), f"{name}+bsm": Name(name, masked_views=True)}
+        found |= {f"{name}-{added}": Name(name, regulariser=added) for added in _REGULARISERS}
+    return found
 
 
 def check_options(name: str, options: Mapping[str, Any], where: str = "objective_options") -> dict[str, Any]:
@@ -122,10 +124,6 @@ def get(name: str, masker: Masker | ViewMaker | None = None, **options: Any) -> 
     elif parts.masked_views:
         given = {"masker": BlindSpot(rho=0.1), **given}
     return OBJECTIVES[parts.base].factory(**checked, **given)
-
-
-def _is_self_supervised(factory: object) -> bool:
-    return isinstance(factory, type) and issubclass(factory, SelfSupervised)
 
 
 __all__ = [

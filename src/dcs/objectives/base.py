@@ -108,7 +108,8 @@ class Objective(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         """Describe the objective as plain values, views and estimates included, for a run's record."""
-        return {"class": type(self).__name__}
+        described = {"class": type(self).__name__}
+        return {**described, "view": _described(self.masker)} if hasattr(self, "masker") else described
 
     def wanted_samples(self) -> int:
         """Return the number of samples that `prepare` needs."""
@@ -142,8 +143,7 @@ class MaskedObjective(Objective):
 
     def set_masker(self, masker: ViewMaker | None) -> None:
         """Replace the view maker."""
-        self.__dict__.pop("masker", None)
-        self._modules.pop("masker", None)
+        del self.masker  # it may be a module, and the next one not
         self.masker = masker
 
     def view(self, batch: Batch) -> View:
@@ -165,10 +165,6 @@ class MaskedObjective(Objective):
         """Return the masker that is used by default."""
         return BlindSpot(rho=0.3, ndim=ndim)
 
-    def describe(self) -> dict[str, Any]:
-        """Describe the objective and its view maker."""
-        return {**super().describe(), "view": describe_views(self.masker)}
-
     def extra_repr(self) -> str:
         """Show the view maker."""
         return f"masker={self.masker}"
@@ -178,14 +174,12 @@ class MaskedObjective(Objective):
         return f"{type(self).__name__}({self.extra_repr()})"
 
 
-def describe_views(maker: ViewMaker | None) -> dict[str, Any] | None:
+def _described(maker: Any) -> Any:
     """Describe a view maker as plain values."""
     if maker is None:
         return None
-    describe = getattr(maker, "describe", None)
-    if describe is not None:
-        described: dict[str, Any] = describe()
-        return described
+    if hasattr(maker, "describe"):
+        return maker.describe()
     options = {k: v for k, v in vars(maker).items() if isinstance(v, int | float | str | tuple)}
     return {"class": type(maker).__name__, **options}
 

@@ -1,14 +1,16 @@
-"""The dCS objective (Algorithm 1)."""
+"""The dCS objective (Algorithm 1), and oracles for measurements: they know the clean data, the `pair`."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dcs import functional as F
+from dcs._checks import check_number
 from dcs.functional.rows import compared_entries, count_entries
-from dcs.masking import BlindSpot, Masker, View, ViewMaker
-from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, predict
+from dcs.masking import BlindSpot, Masker, View, ViewMaker, as_view_maker
+from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective, predict
 from dcs.objectives.views import AutomaticViews
 
 
@@ -72,8 +74,7 @@ class DenoisingCosine(MaskedObjective):
             "variant": variant,
         }
         # Refuse wrong options here rather than in the first step.
-        one, own = torch.ones(1), torch.Generator()
-        F.denoising_weight(one, one, generator=own, **self.weighting)
+        F.denoising_weight(torch.ones(1), torch.ones(1), generator=torch.Generator(), **self.weighting)
 
     def default_masker(self, ndim: int) -> Masker:
         """Return the paper's masker for its variant, `BlindSpot(rho=0.3)` otherwise."""
@@ -145,14 +146,72 @@ class DenoisingCosine(MaskedObjective):
     def describe(self) -> dict[str, Any]:
         """Describe the objective, its views and its weight."""
         noise = self.weighting["noise"]
-        return {
-            **super().describe(),
-            **self.weighting,
-            "noise": noise if isinstance(noise, str) else repr(noise),
-        }
+        law = noise if isinstance(noise, str) else repr(noise)
+        return {**super().describe(), **self.weighting, "noise": law}
 
     def extra_repr(self) -> str:
         """Show the view maker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting
         weighting = [f"{name}={self.weighting[name]!r}" for name in shown]
-        return ", ".join(filter(None, [super().extra_repr(), *weighting]))
+        return ", ".join([super().extra_repr(), *weighting])
+
+
+class CosineOracle(Objective):
+    """Knows the clean data: minus the cosine to it, which the dCS loss estimates.
+
+    Args:
+        masker: View maker; the model sees x_tilde and the masked entries are compared, as on the left-hand
+            side of Theorem 1. If None, the model sees x and all entries are compared.
+    """
+
+    scale_free = True
+    needs_pair = True
+
+    def __init__(self, masker: Masker | ViewMaker | None = None) -> None:
+        super().__init__()
+        self.masker = None if masker is None else as_view_maker(masker)
+
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute −cos(s, h(x)), with the clean data s as `pair`."""
+        view = View(batch.x, batch.x)
+        if self.masker is not None:
+            view = self.masker.view(batch.x, batch.generator, batch.valid)
+        return F.cosine_loss(_clean(batch), predict(model, view.seen), view.mask, valid=batch.valid)
+
+    def extra_repr(self) -> str:
+        """Show a masker; torch shows a split, which is a module."""
+        return "" if isinstance(self.masker, torch.nn.Module) else f"masker={self.masker}"
+
+
+class DenoisingCosineOracle(DenoisingCosine):
+    """Knows σ and the clean data, and uses them only for the true k of the dCS loss.
+
+    Args:
+        sigma: True standard deviation of the noise.
+        masker: View maker; see `DenoisingCosine`.
+        **options: Further options of `DenoisingCosine`; `power` is 1 here by default.
+    """
+
+    needs_pair = True
+
+    def __init__(self, sigma: float, masker: Masker | ViewMaker | None = None, **options: Any) -> None:
+        check_number("sigma", sigma, above=0)
+        super().__init__(masker, **{"power": 1.0, **options})
+        self.sigma = sigma
+
+    def compute(self, model: Model, batch: Batch) -> Tensor:
+        """Compute the dCS loss with the true c = ‖b⊙s‖/(σ√‖b‖₁), the clean data s being `pair`."""
+        view = self.own_view(batch)
+        signal, sigma = _clean(batch), self.sigma
+        if view.mask is None:  # a split, which adds noise to the target
+            sigma *= math.sqrt(1 + float(getattr(self.masker, "alpha", math.inf)) ** -2)
+        b = torch.ones_like(signal, dtype=torch.bool) if view.mask is None else view.mask
+        length = torch.linalg.vector_norm(signal.where(b, 0).flatten(1), dim=1)
+        snr = length / (sigma * b.flatten(1).sum(1).clamp(min=1).sqrt())
+        return self.loss(model, batch, view._replace(snr=snr))
+
+
+def _clean(batch: Batch) -> Tensor:
+    if batch.pair is None:
+        raise ValueError("pair must be given for an oracle: the clean data")
+    return batch.pair

@@ -13,7 +13,7 @@ from dcs._checks import check_bool, check_choice, check_integer, check_number
 from dcs.augmentation import Augment, Views
 from dcs.masking import BlindSpot, Masker, ViewMaker, as_view_maker
 from dcs.noise.split import HoldsSigma
-from dcs.objectives.base import Batch, MaskedObjective, Model, Objective, describe_views
+from dcs.objectives.base import Batch, MaskedObjective, Model, Objective
 from dcs.objectives.views import AutomaticViews
 
 _NO_PADDING = "valid must be None: images of self-supervised objectives have no padding"
@@ -99,8 +99,8 @@ class SelfSupervised(Objective):
         self.masker: ViewMaker | None = None if masker is None else as_view_maker(masker)
         self.normalised, self.seed = normalised, seed
         self.widths, self.hidden = tuple(projector), predictor
-        self.projector: nn.Sequential | None = None
-        self.predictor: nn.Sequential | None = None
+        self.projector: Any = None  # made once the number of features is known
+        self.predictor: Any = None
         if predictor is not None:
             check_integer("predictor", predictor, at_least=1)
         if features is not None:
@@ -113,8 +113,8 @@ class SelfSupervised(Objective):
 
     def inputs(self, x: Tensor) -> Tensor:
         """Normalise images as in views, for the network."""
-        normalise = getattr(self.augment, "normalise", None)
-        return x if normalise is None else normalise(x)
+        images: Tensor = getattr(self.augment, "normalise", nn.Identity())(x)
+        return images
 
     def compared(self, x: Tensor) -> Tensor:
         """Return images as the regulariser compares them."""
@@ -122,7 +122,6 @@ class SelfSupervised(Objective):
 
     def project(self, model: Model, x: Tensor) -> Tensor:
         """Compute the projections of normalised images, without augmentation."""
-        assert self.projector is not None  # noqa: S101  (callers have prepared)
         projections: Tensor = self.projector(encode(model, self.inputs(x)))
         return projections
 
@@ -163,36 +162,37 @@ class SelfSupervised(Objective):
             if self.regulariser is None:
                 return loss
             x, pair = (None if raw is None else self.compared(raw) for raw in (batch.x, batch.pair))
-            return loss + self.weight * self.regulariser(self._whole(model), x, batch.generator, pair)
-        return self._shared(model, views, batch)
+            whole = model if self.normalised else lambda x: model(self.inputs(x))
+            return loss + self.weight * self.regulariser(whole, x, batch.generator, pair)
+        return self._shared(self.regulariser, model, views, batch.generator)
 
-    def _shared(self, model: Model, views: list[Tensor], batch: Batch) -> Tensor:
+    def _shared(
+        self, regulariser: Objective, model: Model, views: list[Tensor], generator: Generator | None
+    ) -> Tensor:
         """Compute both losses with x_tilde of the regulariser as the first view: its features serve both."""
-        assert self.regulariser is not None  # noqa: S101
         if not callable(getattr(unwrapped(model), "decode", None)):
             raise TypeError(
                 "model must have decode(features) for how='shared': use dcs.models.Autoencoder(encoder, "
                 "decoder), or how='separate'"
             )
-        decode = model.decode  # type: ignore[attr-defined]  # as was just checked
-        seen: list[Tensor] = []
-        features: list[Tensor] = []
+        seen: list[tuple[Tensor, Tensor]] = []  # input and features of each call
 
-        def predict(x_tilde: Tensor) -> Tensor:
-            seen.append(x_tilde if self.normalised else self.inputs(x_tilde))
-            features.append(encode(model, seen[-1]))
-            prediction: Tensor = decode(features[-1])
-            return prediction
+        def predict(x_tilde: Tensor) -> Any:
+            x_tilde = x_tilde if self.normalised else self.inputs(x_tilde)
+            seen.append((x_tilde, encode(model, x_tilde)))
+            return model.decode(seen[-1][1])  # type: ignore[attr-defined]  # as was just checked
 
         first, second = views
-        denormalise = _same if self.normalised else getattr(self.augment, "denormalise", _same)
-        penalty = self.regulariser(predict, denormalise(first), batch.generator)
+        if not self.normalised:
+            first = getattr(self.augment, "denormalise", nn.Identity())(first)
+        penalty = regulariser(predict, first, generator)
         if len(seen) != 1:
             raise ValueError(
-                f"regulariser must call the model once for how='shared', {type(self.regulariser).__name__} "
+                f"regulariser must call the model once for how='shared', {type(regulariser).__name__} "
                 f"did so {len(seen)} times: use how='separate'"
             )
-        loss = self.compare(model, (seen[0], second), (features[0], encode(model, second)))
+        x_tilde, features = seen[0]
+        loss = self.compare(model, (x_tilde, second), (features, encode(model, second)))
         return loss + self.weight * penalty
 
     @torch.no_grad()
@@ -213,14 +213,21 @@ class SelfSupervised(Objective):
 
     def describe(self) -> dict[str, Any]:
         """Describe the objective and its parts."""
-        shown = {"weight": self.weight, "how": self.how, "normalised": self.normalised}
+        described = {**super().describe(), **self._settings()}
+        del described["masker"]  # the view
+        if self.regulariser is not None:
+            described["regulariser"] = self.regulariser.describe()
+        return {**described, "augment": repr(self.augment), "projector": list(self.widths)}
+
+    def _settings(self) -> dict[str, Any]:
         return {
-            **super().describe(),
-            "augment": repr(self.augment),
-            "view": describe_views(self.masker),
-            "regulariser": None if self.regulariser is None else self.regulariser.describe(),
-            **shown,
-            "projector": list(self.widths),
+            "augment": self.augment,
+            "regulariser": self.regulariser,
+            "weight": self.weight,
+            "how": self.how,
+            "masker": self.masker,
+            "normalised": self.normalised,
+            "projector": self.widths,
             "predictor": self.hidden,
         }
 
@@ -228,15 +235,10 @@ class SelfSupervised(Objective):
         view = self.augment(x, batch.generator)
         return view if self.masker is None else self.masker.view(view, batch.generator).seen
 
-    def _whole(self, model: Model) -> Model:
-        """Return the model as the regulariser calls it."""
-        return model if self.normalised else lambda x: model(self.inputs(x))
-
     def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **options: Any) -> Any:
         """Load a state; the heads, and the target of BYOL, must exist already."""
-        own = self.state_dict()
-        missing = sorted({key.partition(".")[0] for key in state_dict if key not in own and "." in key})
-        made_later = [name for name in missing if getattr(self, name, self) is None]
+        parts = sorted({key.partition(".")[0] for key in state_dict})
+        made_later = [name for name in parts if getattr(self, name, self) is None]
         if made_later:
             raise RuntimeError(
                 f"state_dict holds {', '.join(made_later)}, which the objective does not have yet: call "
@@ -247,23 +249,14 @@ class SelfSupervised(Objective):
     def _make_heads(self, features: int) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)  # torch.manual_seed would seed the GPUs too
-            self.projector = head((features, *self.widths), last_norm=self.last_norm)
+            self.projector = _head((features, *self.widths), last_norm=self.last_norm)
             if self.hidden is not None:
-                self.predictor = head((self.widths[-1], self.hidden, self.widths[-1]), last_bias=True)
+                self.predictor = _head((self.widths[-1], self.hidden, self.widths[-1]), last_bias=True)
 
     def __repr__(self) -> str:
         # One line, without the layers of the heads.
-        shown = {
-            "augment": self.augment,
-            "regulariser": self.regulariser,
-            "weight": self.weight,
-            "how": self.how,
-            "masker": self.masker,
-            "normalised": self.normalised,
-            "projector": self.widths,
-            "predictor": self.hidden,
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._settings().items())
+        return f"{type(self).__name__}({shown})"
 
 
 def _require_masks(regulariser: Objective, how: str) -> None:
@@ -279,14 +272,8 @@ def _require_masks(regulariser: Objective, how: str) -> None:
         )
 
 
-def head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = False) -> nn.Sequential:
-    """Make linear layers with batch normalisation and ReLU between them.
-
-    Args:
-        widths: Widths of the input, the hidden layers and the output.
-        last_norm: Whether the output is normalised, too, without learned scale and shift.
-        last_bias: Whether the last layer has a bias; the others, before a normalisation, need none.
-    """
+def _head(widths: Sequence[int], *, last_norm: bool = False, last_bias: bool = False) -> nn.Sequential:
+    """Make linear layers with batch normalisation and ReLU between them; only the last may have a bias."""
     layers: list[nn.Module] = []
     *hidden, last = itertools.pairwise(widths)
     for width, next_width in hidden:
@@ -336,17 +323,12 @@ def unwrapped(model: Any) -> Any:
 @contextlib.contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     """Use a model in evaluation mode and without gradients."""
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in modules]
+    modes = {part: part.training for part in model.modules()} if isinstance(model, nn.Module) else {}
     try:
-        for module in modules:
-            module.training = False
+        for part in modes:
+            part.training = False
         with torch.no_grad():
             yield
     finally:
-        for module, training in zip(modules, modes, strict=True):
-            module.training = training
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
+        for part, training in modes.items():
+            part.training = training

@@ -58,8 +58,6 @@ class SimSiam(SelfSupervised):
 
     def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
         """Compute Eq. 2, the mean over both directions."""
-        assert self.projector is not None  # noqa: S101
-        assert self.predictor is not None  # noqa: S101
         # One view after the other, so that each has its own batch statistics.
         z1, z2 = (self.projector(each) for each in features)
         p1, p2 = (self.predictor(z) for z in (z1, z2))
@@ -102,7 +100,6 @@ class SimCLR(SelfSupervised):
 
     def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:  # noqa: ARG002
         """Compute the normalised, temperature-scaled cross-entropy over both views of all images."""
-        assert self.projector is not None  # noqa: S101
         n = len(features[0])
         z = nn.functional.normalize(torch.cat([self.projector(each).float() for each in features]), dim=1)
         similarity = z @ z.T / self.temperature
@@ -153,20 +150,20 @@ class BYOL(SelfSupervised):
         if steps is not None:
             check_integer("steps", steps, at_least=1)
         self.momentum, self.steps = momentum, steps
-        self.target: nn.Module | None = None
-        self.target_projector: nn.Module | None = None
+        self.target: Any = None
+        self.target_projector: Any = None
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def prepare(self, model: Model, x: Tensor, valid: Tensor | None = None) -> None:
         """Make the heads and the target network."""
         super().prepare(model, x, valid)
-        if self.target is None:
-            self._copy(unwrapped(model))
+        self._make_target(unwrapped(model))
 
-    def _copy(self, network: object) -> None:
+    def _make_target(self, network: object) -> None:
+        if self.target is not None:
+            return
         if not isinstance(network, nn.Module):
             raise TypeError(f"model must be a torch module for BYOL, which copies it, got {network!r}")
-        assert self.projector is not None  # noqa: S101
         self.target = copy.deepcopy(network).requires_grad_(False)
         self.target_projector = copy.deepcopy(self.projector).requires_grad_(False)
         if isinstance(getattr(self.target, "decoder", None), nn.Module):
@@ -176,11 +173,7 @@ class BYOL(SelfSupervised):
 
     def compare(self, model: Model, views: Sequence[Tensor], features: Sequence[Tensor]) -> Tensor:
         """Compute 2 − 2 cos, summed over both directions."""
-        assert self.projector is not None  # noqa: S101
-        assert self.predictor is not None  # noqa: S101
-        if self.target is None:
-            self._copy(unwrapped(model))
-        assert self.target_projector is not None  # noqa: S101
+        self._make_target(unwrapped(model))
         if torch.is_grad_enabled():
             self._follow(unwrapped(model))
         p1, p2 = (self.predictor(self.projector(each)) for each in features)
@@ -191,16 +184,12 @@ class BYOL(SelfSupervised):
     @torch.no_grad()
     def _follow(self, model: nn.Module) -> None:
         """Update the target: a step of the running average."""
-        assert self.target is not None  # noqa: S101
-        assert self.target_projector is not None  # noqa: S101
-        assert self.projector is not None  # noqa: S101
         momentum = self.momentum
         if self.steps is not None:
             done = min(1.0, float(self.step) / self.steps)
             momentum = 1 - (1 - momentum) * (math.cos(math.pi * done) + 1) / 2
         self.step += 1
-        pairs = ((self.target, model), (self.target_projector, self.projector))
-        for slow, quick in pairs:
+        for slow, quick in ((self.target, model), (self.target_projector, self.projector)):
             weights = dict(quick.named_parameters())
             for name, weight in slow.named_parameters():
                 weight.lerp_(weights[name], 1 - momentum)

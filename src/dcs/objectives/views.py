@@ -42,7 +42,6 @@ class AutomaticViews(HoldsSigma):
         super().__init__()
         check_number("alpha", alpha, at_least=0.01, at_most=100)
         self.alpha = alpha
-        self._split: list[GaussianSplit] = []  # at most one; in a list, so that it is no submodule
 
     @property
     def splits(self) -> bool:
@@ -52,9 +51,7 @@ class AutomaticViews(HoldsSigma):
     def delegate(self, shape: tuple[int, ...]) -> ViewMaker:
         """Return the view maker that was chosen, for samples of a shape."""
         if self.splits:
-            if not self._split or self._split[0].sigma is not self.sigma:  # moving to a device replaces it
-                self._split = [GaussianSplit(self.sigma, alpha=self.alpha)]
-            return self._split[0]
+            return GaussianSplit(self.sigma, alpha=self.alpha)
         return BlindSpot(rho=0.3, ndim=default_ndim(shape))
 
     def view(self, x: Tensor, generator: Generator | None = None, valid: Tensor | None = None) -> View:
@@ -67,11 +64,8 @@ class AutomaticViews(HoldsSigma):
         if valid is None:
             with contextlib.suppress(ValueError):  # too little data
                 sigma = estimate_sigma(x)
-            if sigma > 0 and not (
-                sigma > LEAST_NOISE * float(x.std()) and quiet_share(x, sigma) <= MOST_QUIET
-            ):
-                sigma = 0.0
-        self.sigma.fill_(sigma)
+        noisy = sigma > 0 and sigma > LEAST_NOISE * float(x.std())
+        self.sigma.fill_(sigma if noisy and quiet_share(x, sigma) <= MOST_QUIET else 0.0)
 
     def describe(self) -> dict[str, object]:
         """Describe the choice as plain values; the kind is `automatic` before `estimate` was called."""
