@@ -12,10 +12,10 @@ from tests.helpers import ROOT, inside
 BLOCKS = re.findall(r"### (.+?)\n.*?```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
 FIT = ("--epochs", 1, "--set", 'network_options={"hidden": [8]}')
 TOUCHED = [
-    objectives.OBJECTIVES._entries,
-    masking.VIEWS._entries,
-    models.NETWORKS._entries,
-    evaluation.PROTOCOLS._entries,
+    objectives.OBJECTIVES,
+    masking.VIEWS,
+    models.NETWORKS,
+    evaluation.PROTOCOLS,
     CATALOGUE,
 ]
 

@@ -69,7 +69,7 @@ class Entry(Generic[T]):
         return "\n".join([f"**`{self.name}`**: {self.summary}", "", *lines]) + "\n"
 
 
-class Registry(Mapping[str, Entry[T]]):
+class Registry(dict[str, Entry[T]]):
     """Parts of one kind by name.
 
     Args:
@@ -89,8 +89,8 @@ class Registry(Mapping[str, Entry[T]]):
     """
 
     def __init__(self, kind: str, given: Collection[str] = ()) -> None:
+        super().__init__()
         self.kind, self.given = kind, frozenset(given)
-        self._entries: dict[str, Entry[T]] = {}
 
     def register(
         self, name: str, *, summary: str = "", like: Callable[..., Any] | None = None, **traits: Any
@@ -106,29 +106,20 @@ class Registry(Mapping[str, Entry[T]]):
 
         def add(factory: F) -> F:
             text = summary or (inspect.getdoc(factory) or "").partition("\n")[0]
-            self._entries[name] = Entry(name, factory, text, like or factory, self.given, traits)
+            self[name] = Entry(name, factory, text, like or factory, self.given, traits)
             return factory
 
         return add
 
     def unregister(self, name: str) -> None:
         """Remove a part, e.g. at the end of a test that registered it."""
-        del self._entries[self[name].name]
+        del self[self[name].name]
 
     def __getitem__(self, name: str) -> Entry[T]:
         """Return the part of a name; an unknown one is a ValueError with the nearest known name."""
-        if not isinstance(name, str) or name not in self._entries:
+        if not isinstance(name, str) or name not in self:
             raise ValueError(f"{self.kind} must be {known(name, self)}")
-        return self._entries[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        return super().__getitem__(name)
 
     def check(self, name: str, options: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         """Validate the options of a part, and return those that were given, converted to their types.
@@ -161,7 +152,7 @@ class Registry(Mapping[str, Entry[T]]):
     def table(self) -> str:
         """Return the parts as a Markdown table: name, summary and options."""
         lines = [f"| {self.kind} | summary | options |", "|---|---|---|"]
-        for entry in self._entries.values():
+        for entry in self.values():
             shown = ", ".join(f"`{option}`" for option in entry.options.model_fields)
             lines.append(f"| `{entry.name}` | {entry.summary} | {shown} |")
         return "\n".join(lines) + "\n"

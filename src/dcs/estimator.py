@@ -167,9 +167,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         second = None if pair is None else self._read_pair(pair, split.x)
         shape = tuple(split.x.shape[1:])
         config = self._config(Facts(shape, len(split)))
-        objective = (
-            copy.deepcopy(self.objective) if isinstance(self.objective, objectives.Objective) else None
-        )
+        objective = None if isinstance(self.objective, str) else copy.deepcopy(self.objective)
         parts = runs.Parts(self._network(config, shape), objective, pair=second)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         self._adopt(runs.fit(split, config, parts=parts, feature_names=names))
@@ -323,12 +321,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _read(self, X: Any, *, fitting: bool = False) -> data.Split:  # noqa: N803
         """Return data as a split in memory or on disk, with the lengths of samples if they are known."""
-        split = X if isinstance(X, data.Split) else None
-        source = _source_of(X if split is None else split.x, "X")
-        if isinstance(source, TorchDataset):
-            x = self._stream(source)
-        elif _ndim(source) > 2:
-            x = data.load(_checked(source, "X"), resident=self.resident).train.x
+        source = _source_of(X, "X")
+        if isinstance(source, TorchDataset) or _ndim(source) > 2:
+            x = self._samples(source, "X")
         else:
             array = source.numpy() if isinstance(source, Tensor) else source  # over the same memory
             array = validate_data(
@@ -342,14 +337,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 f"X must have samples of shape {self.shape_}, as fitted, got {tuple(x.shape[1:])}"
             )
-        return data.Split(x, lengths=None if split is None else split.lengths)
+        return data.Split(x, lengths=X.lengths if isinstance(X, data.Split) else None)
 
     def _read_pair(self, pair: Any, x: Numbers) -> Numbers:
-        source = _source_of(pair.x if isinstance(pair, data.Split) else pair, "pair")
-        if isinstance(source, TorchDataset):
-            second = self._stream(source)
-        else:
-            second = data.load(_checked(source, "pair"), resident=self.resident).train.x
+        second = self._samples(_source_of(pair, "pair"), "pair")
         if tuple(second.shape) != tuple(x.shape):
             raise ValueError(
                 f"pair must have the shape of X, {tuple(x.shape)}, got {tuple(second.shape)}: it is a second "
@@ -357,10 +348,15 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return second
 
-    def _stream(self, source: Any) -> Numbers:
-        """Return a torch data set, read as it is needed or held in memory."""
+    def _samples(self, source: Any, name: str) -> Numbers:
+        """Return samples with any number of axes, read as they are needed or held in memory."""
         if isinstance(source, data.Samples):
             return source
+        if not isinstance(source, Tensor | TorchDataset):
+            finite = _at_once(source)
+            source = check_array(
+                source, dtype="numeric", allow_nd=True, ensure_all_finite=finite, input_name=name
+            )
         return data.load(source, resident=self.resident).train.x
 
 
@@ -408,6 +404,8 @@ def _source_of(X: Any, name: str) -> Any:  # noqa: N803
         raise TypeError(f"{name} is a whole data set: pass one of its splits, such as ds.train")
     if isinstance(X, str | os.PathLike):
         raise TypeError(f"{name} must hold numbers, got a path: pass dcs.data.load({str(X)!r}).train")
+    if isinstance(X, data.Split):
+        X = X.x  # noqa: N806
     if isinstance(X, Tensor):
         X = X.detach().cpu()  # noqa: N806
         return X.float() if X.dtype == torch.bfloat16 else X
@@ -424,15 +422,6 @@ def _ndim(source: Any) -> int:
 def _at_once(source: Any) -> bool:
     """Return whether all values are checked at once; those of a memory map are when they are read."""
     return not isinstance(source, np.memmap)
-
-
-def _checked(source: Any, name: str) -> Any:
-    """Return an array of numbers with any number of axes, a tensor as it is."""
-    if isinstance(source, Tensor):
-        return source
-    return check_array(
-        source, dtype="numeric", allow_nd=True, ensure_all_finite=_at_once(source), input_name=name
-    )
 
 
 def _seed(random_state: object) -> int:

@@ -604,7 +604,7 @@ def test_a_registered_part_appears_with_its_own_summary(run, tmp_path):
     }
     with contextlib.ExitStack() as stack:
         for registry, name, part in registries.values():
-            stack.enter_context(mock.patch.dict(registry._entries))
+            stack.enter_context(mock.patch.dict(registry))
             registry.register(name, summary="Their score" if name == "theirs" else "")(part)
         training = {"objective": "mine", "network": "ours", "network_options": {}}
         own = changed(run, tmp_path / "own", training=training, learned={"objective": None})

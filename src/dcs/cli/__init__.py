@@ -3,6 +3,7 @@
 import importlib.metadata
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -27,57 +28,45 @@ class PartsCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of all parts that are registered now."""
-        from dcs import evaluation, masking, models, objectives
+        listing: list[Any] = [one for one in self.params if "{" in (getattr(one, "help", None) or "")]
+        if listing:
+            from dcs import evaluation, masking, models, objectives
 
-        parts = {
-            "{objectives}": objectives.names(),
-            "{networks}": models.NETWORKS,
-            "{views}": masking.VIEWS,
-            "{protocols}": evaluation.PROTOCOLS,
-        }
-        for parameter in self.params:
-            for placeholder, names in parts.items():
-                if getattr(parameter, "help", None):
-                    parameter.help = parameter.help.replace(placeholder, ", ".join(names))  # type: ignore[attr-defined]
+            parts: dict[str, Iterable[str]] = {"objectives": objectives.names(), "networks": models.NETWORKS}
+            parts |= {"views": masking.VIEWS, "protocols": evaluation.PROTOCOLS}
+            for parameter in listing:
+                parameter.help = parameter.help.format(**{kind: ", ".join(parts[kind]) for kind in parts})
         super().format_help(ctx, formatter)
 
 
-app.command("demo", epilog="Example: dcs demo --sigma 0.5 --epochs 200")(demo.demo)
-app.command("inspect", epilog="Example: dcs inspect photos/ --out noise.html")(inspect.inspect)
-app.command("fit", cls=PartsCommand, epilog="Example: dcs fit photos/ --out run")(fit.fit)
-app.command("embed", epilog="Example: dcs embed run photos/ --out features.npy")(embed.embed)
-app.command(
-    "denoise",
-    epilog="Example: dcs denoise run photos/ --out cleaner. Recordings need a run with --domain waveform: "
+_EXAMPLES: dict[Callable[..., None], str] = {
+    demo.demo: "dcs demo --sigma 0.5 --epochs 200",
+    inspect.inspect: "dcs inspect photos/ --out noise.html",
+    fit.fit: "dcs fit photos/ --out run",
+    embed.embed: "dcs embed run photos/ --out features.npy",
+    denoise.denoise: "dcs denoise run photos/ --out cleaner. Recordings need a run with --domain waveform: "
     "dcs fit recordings/ --domain waveform --mixed windows --size 16384 --out run; then "
     "dcs denoise run in.wav --out out.wav",
-)(denoise.denoise)
-app.command("evaluate", cls=PartsCommand, epilog="Example: dcs evaluate run --protocol linear,clustering")(
-    evaluate.evaluate
-)
-app.command("reproduce", epilog="Example: dcs reproduce expt0 --preset quick --noise 0.5 --out expt0")(
-    reproduce.reproduce
-)
-app.command("report", epilog="Example: dcs report run other-run --out report.html --open")(report.report)
+    evaluate.evaluate: "dcs evaluate run --protocol linear,clustering",
+    reproduce.reproduce: "dcs reproduce expt0 --preset quick --noise 0.5 --out expt0",
+    report.report: "dcs report run other-run --out report.html --open",
+}
+for _command, _example in _EXAMPLES.items():
+    app.command(cls=PartsCommand, epilog=f"Example: {_example}")(_command)
 app.add_typer(datasets.app, name="datasets")
 
 
 def main() -> None:
     """Run the command; an error that a user can fix is one line on stderr and exit code 1."""
     keep_freed_memory()
-    load_parts()
+    for point in importlib.metadata.entry_points(group="dcs.parts"):
+        point.load()
     warnings.formatwarning = lambda message, *_, **__: f"dcs: warning: {message}\n"
     try:
         with naming_options():
             app()
     except (ValueError, TypeError, OSError, ImportError) as error:
         sys.exit(f"dcs: {error}")
-
-
-def load_parts() -> None:
-    """Import the modules that installed packages name in the entry-point group `dcs.parts`."""
-    for point in importlib.metadata.entry_points(group="dcs.parts"):
-        point.load()
 
 
 def keep_freed_memory() -> None:

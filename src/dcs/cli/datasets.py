@@ -8,15 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dcs.cli.options import AsJson, Root
+
 if TYPE_CHECKING:
     from dcs.data import Entry
 
 app = typer.Typer(help="The data sets that are known by name.", rich_markup_mode=None)
-
-Root = Annotated[
-    str | None, typer.Option(help="Where ROOT/NAME holds the files; by default DCS_DATA, the cache, ./data.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -43,15 +40,8 @@ def list_datasets(root: Root = None, as_json: AsJson = False) -> None:
         shape = "x".join(map(str, entry.shape))
         size = f"{entry.download_size / 1e6:.0f} MB" if entry.remotes else "none"
         where = row["location"] or (entry.shipped_with and f"with {entry.shipped_with}")
-        table.add_row(
-            entry.name,
-            shape,
-            f"{entry.train:,}",
-            f"{entry.test:,}",
-            str(entry.classes),
-            size,
-            escape(str(where)),
-        )
+        counts = (f"{entry.train:,}", f"{entry.test:,}", str(entry.classes))
+        table.add_row(entry.name, shape, *counts, size, escape(str(where)))
     console = Console()
     console.print(table)
     console.print("\nCite what you use:")
@@ -81,22 +71,7 @@ def get_dataset(
 
 
 def _describe(entry: "Entry", location: str | None) -> dict[str, object]:
-    """What a program may want to know of a data set."""
-    shown = (
-        "name",
-        "title",
-        "shape",
-        "classes",
-        "train",
-        "test",
-        "scaling",
-        "citation",
-        "licence",
-        "homepage",
-        "note",
-    )
-    return {
-        **{field: getattr(entry, field) for field in shown},
-        "download_bytes": entry.download_size,
-        "location": location,
-    }
+    """Return what a program may want to know about a data set."""
+    shown = ("title", "shape", "classes", "train", "test", "scaling", "citation", "licence", "homepage")
+    described = {"name": entry.name, **{field: getattr(entry, field) for field in shown}, "note": entry.note}
+    return {**described, "download_bytes": entry.download_size, "location": location}

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import statistics
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -46,6 +46,7 @@ def demo(
     import torch
 
     from dcs import demo as tour  # scikit-learn takes a second to import
+    from dcs.runs import nearest
 
     torch.set_num_threads(1)  # sums in another order would give another table on another machine
     console, errors = Console(), Console(stderr=True)
@@ -77,7 +78,8 @@ def demo(
     )
     _, test = tour.load(sigma, seed)
     rows = {"noisy": test.noisy}
-    rows |= {name: _nearest(test.noisy, results[name][0]) for name in ("cosine", "dcs")}
+    for name in ("cosine", "dcs"):  # on the scale of the digits, which directions leave open
+        rows[name] = nearest(test.noisy, cast("Tensor", results[name][0].predicted))
     console.print(_picture({**rows, "clean": test.clean}, in_colour=console.color_system is not None))
     for line in _findings(results, tour.ORACLES):
         console.print(line)
@@ -91,19 +93,15 @@ def _table(results: "Results", title: str, caption: str | None = None) -> Table:
     table.add_column("linear accuracy, %", justify="right")
     table.add_column("cosine to clean", justify="right")
     for method, trials in results.items():
-        accuracies, cosines = _accuracies(trials), _cosines(trials)
+        accuracies, cosines = _values(trials, "accuracy"), _values(trials, "cosine")
         spread = f" ± {statistics.stdev(accuracies):.1f}" if len(trials) > 1 else ""
         cosine = f"{statistics.mean(cosines):.3f}" if cosines else ""
         table.add_row(method, f"{statistics.mean(accuracies):.1f}{spread}", cosine)
     return table
 
 
-def _accuracies(trials: "list[Result]") -> list[float]:
-    return [trial.accuracy for trial in trials]
-
-
-def _cosines(trials: "list[Result]") -> list[float]:
-    return [trial.cosine for trial in trials if trial.cosine is not None]
+def _values(trials: "list[Result]", name: str) -> list[float]:
+    return [value for trial in trials if (value := getattr(trial, name)) is not None]
 
 
 def _findings(results: "Results", oracles: tuple[str, ...]) -> list[str]:
@@ -112,37 +110,28 @@ def _findings(results: "Results", oracles: tuple[str, ...]) -> list[str]:
 
     others = {name: trials for name, trials in results.items() if name != "dcs" and name not in oracles}
     findings = []
-    for what, read, digits, unit in (("Features", _accuracies, 1, " %"), ("Denoising", _cosines, 3, "")):
-        ours = read(results["dcs"])
-        theirs = {name: read(trials) for name, trials in others.items() if read(trials)}
+    for what, score, digits, unit in (("Features", "accuracy", 1, " %"), ("Denoising", "cosine", 3, "")):
+        ours = _values(results["dcs"], score)
+        theirs = {name: found for name, trials in others.items() if (found := _values(trials, score))}
         best = max(theirs, key=lambda name: statistics.mean(theirs[name]))
         # Methods share noise, split and first weights, so that their difference is measured seed by seed.
         gaps = [a - b for a, b in zip(ours, theirs[best], strict=True)]
         gap = statistics.mean(gaps)
+        word, why = "ahead of" if gap > 0 else "behind", ", and not by chance (t-test, 95 %)"
         if len(gaps) < 2:
-            word, why = "ahead of" if gap > 0 else "behind", "; one seed proves nothing: try --seeds 5"
+            why = "; one seed proves nothing: try --seeds 5"
         elif abs(gap) <= t.ppf(0.975, len(gaps) - 1) * statistics.stdev(gaps) / len(gaps) ** 0.5:
             word, why = "level with", ", within the spread of the seeds"
-        else:
-            word, why = "ahead of" if gap > 0 else "behind", ", and not by chance (t-test, 95 %)"
         mean = f"{statistics.mean(ours):.{digits}f}{unit}"
         best_mean = f"{statistics.mean(theirs[best]):.{digits}f}{unit}"
         findings.append(f"{what}: dcs, {mean}, is {word} the best of the others, {best}, {best_mean}{why}.")
-    usual, literal = (statistics.mean(_accuracies(results[name])) for name in ("dcs", "dcs (paper)"))
+    usual, literal = (statistics.mean(_values(results[name], "accuracy")) for name in ("dcs", "dcs (paper)"))
     if literal < usual - 5:
         findings.append(
             f"dcs (paper), the algorithm to the letter, reads {literal:.1f} %: with six masked entries a "
             f"digit its weight 1/k is a gamble, which is why dcs weighs by k."
         )
     return findings
-
-
-def _nearest(noisy: "Tensor", result: "Result") -> "Tensor":
-    """Predictions on the scale of the digits, which directions leave open."""
-    from dcs.runs import nearest
-
-    assert result.predicted is not None  # noqa: S101
-    return nearest(noisy, result.predicted)
 
 
 def _picture(rows: "dict[str, Tensor]", *, in_colour: bool) -> Table:

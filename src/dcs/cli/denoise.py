@@ -47,7 +47,13 @@ def denoise(
     trained = predictor.record.source
     rate = None if trained is None else trained.rate
     if rate is not None and not as_array:
-        _check_untouched(reading, part)
+        asked = ["data-seed" if name == "seed" else name for name in reading.given if name != "skip_bad"]
+        asked += ["part"] if part is not Part.all else []
+        if asked:
+            raise ValueError(
+                f"--{', --'.join(asked)} must be left out where recordings are written, which are used as "
+                f"they are; or write to a .npy file"
+            )
         typer.echo(_write_recordings(predictor, rate, Path(data), out, reading.given.get("skip_bad", False)))
         return
     loaded = load(reading.like(data, trained, predictor.shape), predictor.shape)
@@ -85,28 +91,8 @@ def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: s
     return f"{out}: {len(names)} images"
 
 
-def _check_untouched(reading: Reading, part: Part) -> None:
-    """Refuse options of reading where recordings are written as they are."""
-    names = {"seed": "data-seed"}
-    asked = [f"--{names.get(name, name)}" for name in reading.given if name != "skip_bad"]
-    asked += ["--part"] if part is not Part.all else []
-    if asked:
-        raise ValueError(
-            f"{', '.join(asked)} must be left out where recordings are written, which are used as they are; "
-            f"or write to a .npy file"
-        )
-
-
 def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, skip_bad: bool) -> str:
-    """Denoise a recording, or a folder of them; each keeps its rate, its length and its channels.
-
-    Args:
-        predictor: Network trained on waveforms.
-        rate: Their sampling rate in Hz.
-        data: File or folder.
-        out: The same.
-        skip_bad: Whether to skip recordings that cannot be read.
-    """
+    """Denoise a recording, or a folder of them; each keeps its rate, its length and its channels."""
     from dcs.data import AUDIO_SUFFIXES, DataWarning, read_sound, scan_recordings, write_sound
 
     if predictor.front_end is not None:
@@ -117,13 +103,11 @@ def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, 
     if not data.exists():
         raise FileNotFoundError(f"{str(data)!r} does not exist: give a recording, or a folder of them")
     single = data.is_file()
-    is_file = out.suffix.lower() in AUDIO_SUFFIXES
-    if single and not is_file:
-        raise ValueError(
-            f"--out must end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording, got {out}"
-        )
-    if not single and is_file:
-        raise ValueError(f"--out must be a folder for a folder of recordings, got {out}")
+    if single != (out.suffix.lower() in AUDIO_SUFFIXES):
+        wanted = "be a folder for a folder of recordings"
+        if single:
+            wanted = f"end in {', '.join(AUDIO_SUFFIXES)} or .npy for one recording"
+        raise ValueError(f"--out must {wanted}, got {out}")
     # All are read before any is written: a bad one must not leave half a folder behind.
     rates = scan_recordings(data, skip_bad=skip_bad)
     above = {file: found for file, found in rates.items() if found > rate}

@@ -12,15 +12,11 @@ from dcs.cli.options import AsJson, Reading, RunFolder, assignments, load, reads
 
 if TYPE_CHECKING:
     from dcs.data import Dataset, Source, Split
-    from dcs.evaluation import Material, Result
+    from dcs.evaluation import Result
     from dcs.runs import Predictor
 
 
-class Head(StrEnum):
-    """Classifier of the linear protocol."""
-
-    lbfgs = "lbfgs"
-    sgd = "sgd"
+Head = StrEnum("Head", ["lbfgs", "sgd"])
 
 
 @reads_data
@@ -99,23 +95,36 @@ def evaluate(
             module, extra = entry.traits["extra"]
             require(module, extra, f"the {name} protocol")
     given = reading if noise is None else Reading({**reading.given, "noise": noise})
-    source = _source(predictor, data, given, run)
+    trained = predictor.record.source
+    if data is not None:
+        source = given.like(data, trained, predictor.shape)
+    elif trained is not None:
+        source = Reading({**trained.model_dump(exclude={"data"}), **given.given}).source(trained.data)
+    else:
+        raise ValueError(f"{run} does not record what it was trained on: give it with --data")
     loaded = load(source, predictor.shape)
     train, test, held_out = _splits(loaded, labels, test_share, seed)
-    _check_known(needs, train, test, source)
-    _warn_of_test_split(predictor, data, needs, run)
+    if "labels" in needs and train.y is None:
+        other = "" if test.clean is None else ", or score --protocol denoising"
+        raise ValueError(f"{source.data} has no labels: give them with --labels{other}")
+    if "labels" in needs and data is None and trained is not None and trained.part == "all":
+        typer.echo(
+            f"dcs: {run} has learned from the test split, too (without labels), to cluster it: no score is "
+            f"on samples that are new to it",
+            err=True,
+        )
     # Denoising needs no labels, which a test split may lack.
     own_test = loaded.test if labels is None else None
     noisy = test if own_test is None else own_test
     if "clean" in needs and noisy.clean is None:
         raise ValueError("the denoising protocol needs clean data: use a data set with --noise")
-    material = _material(predictor, train, test, noisy, "labels" in needs)
+    material = evaluation.Material(noisy=noisy, model=predictor)
+    if "labels" in needs:
+        seen, unseen = ((evaluation.features_of(predictor, split), split.y) for split in (train, test))
+        material = replace(material, train=seen, test=unseen)
     options = {"head": str(head), "seed": seed, "k": k, "data_range": data_range} | further
     cut_unfinished_line(run / runs.RESULTS)
-    scored_on = {
-        **source.model_dump(mode="json"),
-        "labels": None if labels is None else str(labels.absolute()),
-    }
+    scored_on = source.model_dump(mode="json") | {"labels": labels and str(labels.absolute())}
     for name in wanted:
         result = evaluation.score(name, material, **options)
         share = held_out if noisy is test or "labels" in str(entries[name].traits.get("needs")) else None
@@ -124,43 +133,6 @@ def evaluate(
         typer.echo(line if as_json else f"{result.protocol}: {result.score:.2f} %{measured}")
         with (run / runs.RESULTS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-
-def _source(predictor: "Predictor", data: str | None, reading: Reading, run: Path) -> "Source":
-    """Return the source of the data that was asked for, or, by default, of what the run was trained on."""
-    trained = predictor.record.source
-    if data is not None:
-        return reading.like(data, trained, predictor.shape)
-    if trained is None:
-        raise ValueError(f"{run} does not record what it was trained on: give it with --data")
-    return reading.over(trained)
-
-
-def _material(
-    predictor: "Predictor", train: "Split", test: "Split", noisy: "Split", labelled: bool
-) -> "Material":
-    from dcs.evaluation import Material, features_of
-
-    if not labelled:
-        return Material(noisy=noisy, model=predictor)
-    seen, held_out = ((features_of(predictor, split), split.y) for split in (train, test))
-    return Material(seen, held_out, noisy, predictor)
-
-
-def _check_known(needs: set[str], train: "Split", test: "Split", source: "Source") -> None:
-    if "labels" in needs and train.y is None:
-        further = "" if test.clean is None else ", or score --protocol denoising"
-        raise ValueError(f"{source.data} has no labels: give them with --labels{further}")
-
-
-def _warn_of_test_split(predictor: "Predictor", data: str | None, needs: set[str], run: Path) -> None:
-    trained = predictor.record.source
-    if data is None and trained is not None and trained.part == "all" and "labels" in needs:
-        typer.echo(
-            f"dcs: {run} has learned from the test split, too (without labels), to cluster it: no score is "
-            f"on samples that are new to it",
-            err=True,
-        )
 
 
 def _line(

@@ -2,20 +2,18 @@
 
 import json
 import shlex
-import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dcs._progress import Progress
 from dcs.cli.options import AsJson, Data, Domain, Reading, assignments, load, reads_data
 from dcs.cli.output import is_within
 
 if TYPE_CHECKING:
-    from dcs.data import Dataset
     from dcs.runs import Predictor
-    from dcs.training import TrainingConfig
 
 
 @reads_data
@@ -108,17 +106,21 @@ def fit(
     from dcs import runs
     from dcs.data import check_shortest
     from dcs.training import Facts, check_mappings, complete, is_main, leave, make_front_end, read_config
+    from dcs.training.loggers import make_logger
+    from dcs.training.optimizer import batch_used, describe_rate
 
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite removes it: give one of them")
     if is_within(out, data):
         raise ValueError(f"{out} is in the folder of the data: give another directory")
     if resume and (out / runs.MODEL).exists():
-        _tell_finished(out, as_json)
+        if is_main():
+            finished = {"run": str(out), "already_finished": True}
+            typer.echo(json.dumps(finished) if as_json else f"{out} is finished: there is nothing to resume")
         return
     stored = runs.read_record(out) if resume and (out / runs.CONFIG).is_file() else None
     if resume and stored is None:
-        print(f"dcs: {out}: there is no run to resume: a new one starts", file=sys.stderr)
+        typer.echo(f"dcs: {out}: there is no run to resume: a new one starts", err=True)
     options = {
         "objective": objective,
         "network": network,
@@ -130,23 +132,17 @@ def fit(
         "seed": seed,
         "threads": threads,
     }
-    given = _read_settings(config) | assignments(settings)
-    given |= {name: value for name, value in options.items() if value is not None}
+    given = _read_settings(config) | assignments(settings) | _without_none(options)
     check_mappings(given)
-    views = {
-        name: value for name, value in (("kind", view), ("rho", rho), ("radius", radius)) if value is not None
-    }
+    views = _without_none({"kind": view, "rho": rho, "radius": radius})
     if views:
-        given["masking"] = {**given.get("masking", {}), **views}
-    _check_components(given, components)
-    if variant is not None:
-        given["objective_options"] = _with_variant(given, variant)
-    _check_pair(given)
+        given["masking"] = {**(given.get("masking") or {}), **views}
+    _check_objective(given, components, variant)
     source = reading.source(data)
     loaded = load(source)
-    facts = Facts(loaded.shape, len(loaded.train), loaded.rate, loaded.name)
     if stored is None:
-        checked = complete(given, facts, None if domain is None else str(domain))
+        facts = Facts(loaded.shape, len(loaded.train), loaded.rate, loaded.name)
+        checked = complete(given, facts, domain)
     else:
         checked = read_config({**stored.training.model_dump(), **given})
     source = source.as_read(loaded)
@@ -158,82 +154,39 @@ def fit(
         described |= {"samples": len(loaded.train), "training": checked.model_dump(mode="json")}
         typer.echo(json.dumps(described | runs.estimate(loaded.train, checked), indent=1))
         return
+    loggers = [make_logger(name, out, checked.model_dump(mode="json")) for name in log or ()]
+    if is_main() and checked.optimizer == "sgd":
+        used = checked.model_copy(update={"batch_size": batch_used(checked, len(loaded.train))})
+        typer.echo(f"dcs: {describe_rate(used)}", err=True)
     try:
-        predictor = _train(loaded, checked, out, source, resume, overwrite, log or ())
+        predictor = runs.fit(
+            loaded.train,
+            checked,
+            out,
+            source=source,
+            skipped=sorted(loaded.skipped),
+            resume=resume,
+            overwrite=overwrite,
+            displays=[Epochs("training", checked.max_epochs), *loggers],
+        )
+    except runs.Stopped as stopped:
+        if is_main():
+            typer.echo(f"dcs: {stopped}", err=True)
+        raise typer.Exit(128 + stopped.signal_number) from None
     finally:
         leave()
     if is_main():
         _tell_result(predictor, out, data, source, as_json)
 
 
-def _train(
-    loaded: "Dataset",
-    config: "TrainingConfig",
-    out: Path,
-    source: Any,
-    resume: bool,
-    overwrite: bool,
-    log: "list[str] | tuple[str, ...]",
-) -> "Predictor":
-    from dcs import runs
-    from dcs.training import is_main
-    from dcs.training.loggers import make_logger
-    from dcs.training.optimizer import batch_used, describe_rate
-
-    loggers = [make_logger(name, out, config.model_dump(mode="json")) for name in log]
-    if is_main() and config.optimizer == "sgd":
-        used = config.model_copy(update={"batch_size": batch_used(config, len(loaded.train))})
-        print(f"dcs: {describe_rate(used)}", file=sys.stderr)
-    displays = [Epochs(config.max_epochs), *loggers]
-    try:
-        return runs.fit(
-            loaded.train,
-            config,
-            out,
-            source=source,
-            skipped=sorted(loaded.skipped),
-            resume=resume,
-            overwrite=overwrite,
-            displays=displays,
-        )
-    except runs.Stopped as stopped:
-        if is_main():
-            print(f"dcs: {stopped}", file=sys.stderr)
-        raise typer.Exit(128 + stopped.signal_number) from None
-
-
-class Epochs:
-    """Shows the epochs of a training.
-
-    Args:
-        total: Maximum number of epochs.
-    """
-
-    def __init__(self, total: int) -> None:
-        from dcs._progress import Progress
-
-        self.total, self.bar = total, Progress("training", total)
-
-    def __enter__(self) -> Self:
-        self.bar.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.__exit__(*error)
+class Epochs(Progress):
+    """Progress of a training, by its epochs."""
 
     def epoch(self, metrics: dict[str, float]) -> None:
         """Show the metrics of an epoch."""
         number = int(metrics["epoch"]) + 1
         held_out = f", held out {metrics['validation_loss']:.4f}" if "validation_loss" in metrics else ""
-        self.bar.set(number, f"epoch {number} of {self.total}: loss {metrics['loss']:.4f}{held_out}")
-
-
-def _tell_finished(out: Path, as_json: bool) -> None:
-    from dcs.training import is_main
-
-    if is_main():
-        finished = {"run": str(out), "already_finished": True}
-        typer.echo(json.dumps(finished) if as_json else f"{out} is finished: there is nothing to resume")
+        self.set(number, f"epoch {number} of {self.total}: loss {metrics['loss']:.4f}{held_out}")
 
 
 def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_json: bool) -> None:
@@ -253,50 +206,41 @@ def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_j
     typer.echo(f"{out} is finished after {epochs} epoch{'s' * (epochs != 1)}{loss}{before}")
     view = described.get("view") or {}
     if view.get("chosen"):
-        found = (
-            f"split, for uniform noise of deviation {view['sigma']:.3g}"
-            if view["kind"] == "split"
-            else ("masked: no uniform noise was found")
-        )
+        found = "masked: no uniform noise was found"
+        if view["kind"] == "split":
+            found = f"split, for uniform noise of deviation {view['sigma']:.3g}"
         typer.echo(f"samples were {found} (dcs inspect says more)")
-    read = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "error"})
-    options = (
-        read if source.rate is not None else source
-    ).as_options()  # the run knows how to read recordings
-    typer.echo("next: " + shlex.join(["dcs", "embed", str(out), data, "--out", "features.npy", *options]))
+    if source.rate is not None:  # the run knows how to read recordings
+        source = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "error"})
+    command = ["dcs", "embed", str(out), data, "--out", "features.npy", *source.as_options()]
+    typer.echo(f"next: {shlex.join(command)}")
 
 
-def _check_components(given: dict[str, Any], components: int | None) -> None:
+def _without_none(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _check_objective(given: dict[str, Any], components: int | None, variant: str | None) -> None:
+    """Refuse what the command cannot give an objective or its network, and add the variant to its options."""
     from dcs import models, objectives
-    from dcs.training import CUSTOM
 
-    name = given.get("objective", "dcs")
-    usual = None if name == CUSTOM else objectives.parse(name).kind.recipe.get("network")
-    network = given.get("network", usual)
+    parsed = objectives.parse(given.get("objective", "dcs"))
+    network = given.get("network", parsed.kind.recipe.get("network"))
     if components is not None and network and models.NETWORKS[network].traits.get("fixed_features"):
         raise ValueError(
             "--components must be left out for a ResNet, whose features follow from its width: "
             "--set 'network_options={\"width\": 16}' gives a resnet18 128 features"
         )
-
-
-def _check_pair(given: dict[str, Any]) -> None:
-    from dcs import objectives
-
-    name = given.get("objective", "dcs")
-    if objectives.parse(name).kind.needs_pair:
+    if parsed.kind.needs_pair:
         raise ValueError(
-            f"objective {name} needs two observations of each sample: use it in Python, fit(X, pair=X2)"
+            f"objective {given['objective']} needs two observations of each sample: use it in Python, "
+            f"fit(X, pair=X2)"
         )
-
-
-def _with_variant(given: dict[str, Any], variant: str) -> dict[str, Any]:
-    from dcs import objectives
-
-    options = dict(given.get("objective_options", {}))
-    if objectives.parse(given.get("objective", "dcs")).regulariser is None:
-        return {**options, "variant": variant}
-    return {**options, "regulariser_options": {**options.get("regulariser_options", {}), "variant": variant}}
+    if variant is not None:
+        given["objective_options"] = options = dict(given.get("objective_options") or {})
+        if parsed.regulariser is not None:
+            options["regulariser_options"] = options = dict(options.get("regulariser_options") or {})
+        options["variant"] = variant
 
 
 def _read_settings(path: Path | None) -> dict[str, Any]:
@@ -311,6 +255,4 @@ def _read_settings(path: Path | None) -> dict[str, Any]:
         raise ValueError(f"--config {path} is not valid {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path} must hold settings by name, got {type(settings).__name__}")
-    # The config.json of a run can be used, too.
-    inner = settings.get("training", settings)
-    return dict(inner)
+    return dict(settings.get("training", settings))  # the config.json of a run can be used, too

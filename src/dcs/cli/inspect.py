@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import tempfile
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,35 +45,28 @@ def inspect(
     loaded = load(source, resident=None if source.noise else False)
     if domain is not None and loaded.rate is None:
         raise ValueError("--domain is only applicable to recordings: leave it out")
-    chosen = None if loaded.rate is None else (domain or Domain.spectrogram)
-    found = inspection.inspect(
-        loaded, samples=samples, domain=None if chosen is None else str(chosen), seed=seed
-    )
+    chosen = None if loaded.rate is None else str(domain or Domain.spectrogram)
+    found = inspection.inspect(loaded, samples=samples, domain=chosen, seed=seed)
     notes = [] if source.noise is None else [f"Noise was added first: {source.noise}."]
     notes += [] if loaded.test is None else ["Only the training split is inspected."]
     found = replace(found, notes=(*notes, *found.notes))
     options = source.as_options()
     named = f"./{data}" if data.startswith("-") else data  # otherwise it would be parsed as an option
-    first = ""
+    first = command = ""
     if found.offset is not None and not options and chosen is None and found.advice.ready:
         first, named = _centring_command(named)
-    command = shlex.join(
-        ["dcs", "fit", named, "--out", _unused_name("run"), *options, *found.advice.arguments]
-    )
-    if not found.advice.ready:
-        command = ""
+    if found.advice.ready:
+        words = ["dcs", "fit", named, "--out", _unused_name("run"), *options, *found.advice.arguments]
+        command = shlex.join(words)
     page = _write_page(found, data, "\n".join(filter(None, (first, command))), out, open_page)
     if as_json:
         about = {"data": data, **found.as_dict(), "prepare": first or None, "command": command or None}
         typer.echo(json.dumps({**about, "page": page}))
         return
     typer.echo("\n".join(_lines(found, data)))
-    if page is not None:
-        typer.echo(f"page: {page}")
-    if first:
-        typer.echo(f"first: {first}")
-    if command:
-        typer.echo(f"next: {command}")
+    for title, text in (("page", page), ("first", first), ("next", command)):
+        if text:
+            typer.echo(f"{title}: {text}")
 
 
 def _unused_name(name: str, suffix: str = "") -> str:
@@ -95,9 +90,6 @@ def _write_page(
 ) -> str | None:
     if out is None and not open_page:
         return None
-    import tempfile
-    import webbrowser
-
     from dcs import __version__
     from dcs.report.inspect_page import render
 
@@ -114,6 +106,9 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     """Return the answer as lines for a terminal."""
     from dcs.inspection import number, size, strength
 
+    def short(estimate: "Estimate | None") -> str:
+        return "not applicable" if estimate is None else number(estimate.value)
+
     sigma = found.sigma
     some = f"; {found.inspected} were inspected" if found.inspected < found.samples else ""
     lines = [
@@ -126,9 +121,9 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     if sigma.value is not None:
         lines += [
             f"Noise level (sigma, the standard deviation of the noise): {strength(sigma)}",
-            f"  {_short(sigma.calm):>14}  flat regions: residual noise where neighbours hardly differ",
-            f"  {_short(sigma.chen2015):>14}  chen2015: smallest variances of small patches",
-            f"  {_short(sigma.mad):>14}  mad: median size of the finest detail",
+            f"  {short(sigma.calm):>14}  flat regions: residual noise where neighbours hardly differ",
+            f"  {short(sigma.chen2015):>14}  chen2015: smallest variances of small patches",
+            f"  {short(sigma.mad):>14}  mad: median size of the finest detail",
             f"  {sigma.why}",
             "",
         ]
@@ -159,9 +154,3 @@ def _lines(found: "Inspection", data: str) -> list[str]:
     lines += [f"  note: {warning}" for warning in found.advice.warnings]
     lines += [f"  note: {check.meaning}" for check in found.checks if check.verdict == "does not hold"]
     return lines
-
-
-def _short(estimate: "Estimate | None") -> str:
-    from dcs.inspection import number
-
-    return "not applicable" if estimate is None else number(estimate.value)

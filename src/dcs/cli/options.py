@@ -14,31 +14,9 @@ if TYPE_CHECKING:
     from dcs.data import Dataset, Source, Split
 
 
-class Mixed(StrEnum):
-    """What to do with files of different sizes."""
-
-    error = "error"
-    resize = "resize"
-    crop = "crop"
-    pad = "pad"
-    windows = "windows"
-
-
-class Domain(StrEnum):
-    """What the network sees of recordings."""
-
-    spectrogram = "spectrogram"
-    waveform = "waveform"
-
-
-class Part(StrEnum):
-    """Which samples of a data set with splits."""
-
-    all = "all"
-    train = "train"
-    test = "test"
-
-
+Mixed = StrEnum("Mixed", ["error", "resize", "crop", "pad", "windows"])
+Domain = StrEnum("Domain", ["spectrogram", "waveform"])
+Part = StrEnum("Part", ["all", "train", "test"])
 Data = Annotated[
     str,
     typer.Argument(
@@ -48,7 +26,10 @@ Data = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that dcs fit wrote.")]
-Root = Annotated[Path | None, typer.Option(help="Folder in which ROOT/NAME holds a known data set.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder in which ROOT/NAME holds a known data set, not DCS_DATA, the cache or ./data."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -93,11 +74,6 @@ class Reading(NamedTuple):
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
-    def over(self, trained: "Source") -> "Source":
-        """Return the source of a run, with what the command line says instead."""
-        options = {name: getattr(trained, name) for name in type(trained).model_fields if name != "data"}
-        return Reading({**options, **self.given}).source(trained.data)
-
     def like(self, data: str, trained: "Source | None", shape: tuple[int, ...]) -> "Source":
         """Return the source of data for a run: recordings are read as in training."""
         source = self.source(data)
@@ -107,38 +83,29 @@ class Reading(NamedTuple):
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of reading data to a command, which gets them as one argument, `reading`."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [one.replace(kind=kind) for name, one in signature.parameters.items() if name != "reading"]
     further = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if name == "skip_bad" else None,
-            annotation=annotation,
-        )
+        inspect.Parameter(name, kind, default=False if name == "skip_bad" else None, annotation=annotation)
         for name, annotation in _READING.items()
         if name not in signature.parameters
     ]
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
-        given = {parameter.name: values.pop(parameter.name) for parameter in further}
         from dcs.data import parse_label
 
-        read: dict[str, tuple[str, Callable[[Any], Any]]] = {
-            "data_seed": ("seed", int),
-            "label": ("label", parse_label),
-            "mixed": ("mixed", str),
+        convert: dict[str, Callable[[Any], Any]] = {"label": parse_label, "mixed": str}
+        given = {one.name: values.pop(one.name) for one in further}
+        named = {
+            "seed" if name == "data_seed" else name: convert.get(name, lambda same: same)(value)
+            for name, value in given.items()
+            if value is not None and value is not False
         }
-        named = {}
-        for name, value in given.items():
-            if value is not None and value is not False:
-                target, convert = read.get(name, (name, _same))
-                named[target] = convert(value)
         command(**values, reading=Reading(named))
 
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + further
-    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__signature__ = signature.replace(parameters=[*own, *further])  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in (*own, *further)}
     return called
 
 
@@ -181,7 +148,3 @@ def assignments(items: list[str] | None) -> dict[str, Any]:
 def words(text: str | None) -> list[str] | None:
     """Split a list with commas."""
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _same(value: Any) -> Any:
-    return value

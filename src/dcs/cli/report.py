@@ -10,19 +10,8 @@ import typer
 
 from dcs.cli.options import AsJson, Root
 
-
-class Map(StrEnum):
-    """Layouts of the feature map."""
-
-    umap = "umap"
-    pca = "pca"
-
-
-class ShownPart(StrEnum):
-    """Splits of a data set."""
-
-    train = "train"
-    test = "test"
+Map = StrEnum("Map", ["umap", "pca"])
+ShownPart = StrEnum("ShownPart", ["train", "test"])
 
 
 def report(
@@ -80,8 +69,8 @@ def report(
         data=data,
         labels=labels,
         root=root,
-        part=None if part is None else str(part),
-        map=None if map_ is None else str(map_),
+        part=part,
+        map=map_,
         points=points,
         clusters=clusters,
         seed=seed,

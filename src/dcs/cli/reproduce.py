@@ -115,11 +115,11 @@ def reproduce(
             typer.echo(json.dumps(trial._asdict()))
         return
     there = {experiments.key_of(line): line for line in experiments.read_results(out)}
-    if only_table and not there:
-        raise ValueError(
-            f"{out} has no results*.jsonl with results: copy them there, or leave out --only-table"
-        )
     if only_table:
+        if not there:
+            raise ValueError(
+                f"{out} has no results*.jsonl with results: copy them there, or leave out --only-table"
+            )
         wanted = mine = list(there)
     if figures:
         experiments.check_figures([*mine, *there])
@@ -157,13 +157,7 @@ def reproduce(
 
 
 class TrialProgress(Progress):
-    """Progress of an experiment: one line per trial and, on a terminal, a bar that counts epochs.
-
-    Args:
-        waiting: Trials to run.
-        out: Directory of the experiment, in which trainings record their epochs.
-        as_json: Whether results are printed on stdout as JSON.
-    """
+    """Progress of an experiment in `out`: one line per trial and, on a terminal, a bar that counts epochs."""
 
     def __init__(self, waiting: Iterable[Any], out: Path, as_json: bool) -> None:
         self.waiting, self.out, self.as_json = set(waiting), out, as_json
@@ -224,6 +218,8 @@ def _share_done(trial: Any, out: Path) -> float:
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, which ends everything as Ctrl-C does."""
 
+    signal_number = signal.SIGTERM
+
 
 @contextlib.contextmanager
 def _stoppable(progress: TrialProgress) -> Iterator[TrialProgress]:
@@ -240,9 +236,7 @@ def _stoppable(progress: TrialProgress) -> Iterator[TrialProgress]:
     except (Stopped, KeyboardInterrupt) as stopped:
         done = f"{progress.ended_trials} of {progress.count} trials"
         typer.echo(f"dcs: stopped after {done}: run the same command to resume", err=True)
-        number: int = signal.SIGTERM if isinstance(stopped, _Terminated) else signal.SIGINT
-        number = stopped.signal_number if isinstance(stopped, Stopped) else number
-        raise typer.Exit(128 + number) from None
+        raise typer.Exit(128 + getattr(stopped, "signal_number", signal.SIGINT)) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
