@@ -25,12 +25,11 @@ import dcs
 from dcs import data, evaluation, experiments, models, objectives, report, runs
 from dcs.report import _gallery, _layout, _pictures
 from dcs.report._curves import thinned
-from dcs.report._descriptions import describe_network, describe_objective, describe_protocol
 from dcs.report._gallery import STRIP, shortened
-from dcs.report._page import page_of
+from dcs.report._page import describe_network, describe_objective, page_of
 from dcs.report._pictures import Painter, find_painter
 from dcs.report._runs import ReportedRun
-from dcs.report._scores import ROWS
+from dcs.report._scores import ROWS, describe_protocol
 from dcs.training import RunError, TrainingConfig, checkpoint
 from tests.helpers import QUICK, inside
 

@@ -15,8 +15,8 @@ from torch.nn.functional import cosine_similarity
 
 from dcs._progress import progress
 from dcs.data import Split, valid_entries
-from dcs.report._descriptions import is_split
 from dcs.report._layout import cluster, lay_out
+from dcs.report._page import is_split
 from dcs.report._pictures import Painter, Pixels, Sheets, find_painter, pack
 from dcs.report._selection import ReportOptions, Selection
 from dcs.runs import Predictor

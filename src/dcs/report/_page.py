@@ -2,16 +2,16 @@
 
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import dcs
-from dcs import models
+from dcs import models, objectives
 from dcs.report._curves import charts_of, lines_of, table_of
-from dcs.report._descriptions import describe_network, describe_objective, is_split
 from dcs.report._pictures import Sheets
 from dcs.report._runs import ReportedRun
-from dcs.report._scores import newest, tables_of, trials_of
+from dcs.report._scores import newest, sentence, tables_of, trials_of
 from dcs.report._templates import PageTable, render
 from dcs.runs import RunRecord
 from dcs.training.meters import COLLAPSED, FEW_STEPS
@@ -19,6 +19,15 @@ from dcs.training.meters import COLLAPSED, FEW_STEPS
 GENERATOR = "dcs-learn report"
 _SCRIPTS = ("base.js", "curves.js", "strips.js", "map.js", "map_tools.js")
 _LONGEST = 10_000  # characters of a setting
+_ONLY_SIGNAL = "Only the signal can be predicted in this way, the noise cannot."
+_SPLIT = (
+    "Each sample is split into two noisier versions with independent noise, and the network predicts one "
+    f"from the other. {_ONLY_SIGNAL}"
+)
+_MASKED = (
+    f"Some values of each sample are masked, and the network predicts them from the others. {_ONLY_SIGNAL}"
+)
+_ANY_SCALE = "The overall brightness or loudness of a prediction does not count."
 Json = dict[str, Any]
 
 
@@ -30,10 +39,15 @@ def page_of(runs: list[ReportedRun], sheets: dict[str, Sheets]) -> str:
         sheets: Pictures of all maps, by their key.
     """
     cards: list[Json] = [{"number": number, "run": run, **_described(run)} for number, run in enumerate(runs)]
-    drawn = []
-    for run in runs:
-        strips, map_ = (None, None) if run.gallery is None else (run.gallery.strips, run.gallery.map)
-        drawn.append({"name": run.name, "lines": lines_of(run), "strips": strips, "map": map_})
+    drawn = [
+        {
+            "name": run.name,
+            "lines": lines_of(run),
+            "strips": run.gallery and run.gallery.strips,
+            "map": run.gallery and run.gallery.map,
+        }
+        for run in runs
+    ]
     return render(
         "report.html",
         generator=GENERATOR,
@@ -62,13 +76,15 @@ def _described(run: ReportedRun) -> Json:
     features = training.n_components if run.gallery is None else run.gallery.map["features"]
     if run.gallery is None and training.network in models.NETWORKS:
         features = features if models.default_components(training.network) else None  # they are fixed
+    learned_from = (run.record.samples or 1) * (1 - training.validation)
+    steps = len(run.metrics) * math.ceil(learned_from / training.batch_size)
     return {
         **shown,
         "network": describe_network(training.network),
         "meaning": describe_objective(training.objective, run.objective),
         "split": is_split(run.objective),
         "features": features,
-        "early": not run.finished or _steps(run.record, len(run.metrics)) < FEW_STEPS,
+        "early": not run.finished or steps < FEW_STEPS,
         "resume": _resume_command(run.record, run.folder),
         "evaluate": shlex.join(["dcs", "evaluate", str(run.folder)]),
         "settings": PageTable(f"Settings and versions of {run.name}", ["setting", "value"], settings),
@@ -85,12 +101,6 @@ def _resume_command(record: RunRecord, folder: Path) -> str:
     return shlex.join(["dcs", "fit", record.source.data, "--out", str(folder), "--resume", *options])
 
 
-def _steps(record: RunRecord, epochs: int) -> int:
-    """Estimate how many steps training took."""
-    learned_from = (record.samples or 1) * (1 - record.training.validation)
-    return epochs * math.ceil(learned_from / record.training.batch_size)
-
-
 def _flat(config: Json, before: str = "") -> list[tuple[str, str]]:
     """Return settings by their full name; very long values are shortened."""
     rows: list[tuple[str, str]] = []
@@ -101,3 +111,45 @@ def _flat(config: Json, before: str = "") -> list[tuple[str, str]]:
             text = str(value)
             rows.append((f"{before}{name}", text if len(text) <= _LONGEST else text[:_LONGEST] + "…"))
     return rows
+
+
+def describe_objective(name: str, described: Mapping[str, Any] | None = None) -> str:
+    """Describe an objective and its views in sentences; empty if nothing is known.
+
+    Args:
+        name: Name of the objective.
+        described: What `Objective.describe` returned after training, if known.
+    """
+    sentences, scale_free = [], False
+    if name in objectives.names():
+        parts = objectives.parse(name)
+        compares = objectives.OBJECTIVES[parts.regulariser or parts.base].factory
+        sentences, scale_free = [sentence(parts.summary)], getattr(compares, "scale_free", False)
+    part = _comparing(described)
+    view = part.get("view") or {}
+    masks = "view" in part and (not view or "rho" in view)
+    if masks or is_split(described):
+        sentences += [_MASKED if masks else _SPLIT, _ANY_SCALE if scale_free else ""]
+    if not masks and is_split(described) and view.get("chosen"):
+        normalised = described and described.get("normalised")
+        data = "the images after colour normalisation" if normalised else "the data"
+        sentences.append(f"The split uses a noise level of σ = {view['sigma']:.3g}, estimated from {data}.")
+    return " ".join(filter(None, sentences))
+
+
+def is_split(described: Mapping[str, Any] | None) -> bool:
+    """Return whether an objective, or its regulariser, splits samples into two noisier versions."""
+    return (_comparing(described).get("view") or {}).get("kind") == "split"
+
+
+def describe_network(name: str) -> str:
+    """Describe a network in a few words, with its name."""
+    if name not in models.NETWORKS:
+        return f"The network {name}" if name != "custom" else "A custom network"
+    return f"The network {name} ({models.NETWORKS[name].summary.rstrip('.')})"
+
+
+def _comparing(described: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the description of what compares samples: the objective, or the regulariser of another one."""
+    described = described or {}
+    return described.get("regulariser", described) or {}

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dcs import experiments
@@ -75,13 +76,15 @@ def read_run(folder: Path) -> ReportedRun:
 def _read_training(folder: Path, name: str) -> ReportedRun:
     record = read_record(folder)
     measured, remarks = _read_lines(folder / METRICS)
-    metrics = [{key: _finite(value) for key, value in line.items() if _is_number(value)} for line in measured]
+    metrics = [
+        {k: _finite(v) for k, v in line.items() if type(v) in (int, float, NoneType)} for line in measured
+    ]
     trials = _read_trials(folder)
     lines, further = ([], []) if trials else _read_lines(folder / RESULTS)
     results = trials or [line for line in lines if line]
     objective = None if record.learned is None else record.learned.objective
-    shown = ReportedRun(name, folder, record, metrics, results, of_experiment=bool(trials))
-    return shown._replace(objective=objective, remarks=(*remarks, *further))
+    remarks += further
+    return ReportedRun(name, folder, record, metrics, results, bool(trials), None, objective, tuple(remarks))
 
 
 def _read_lines(path: Path) -> tuple[list[Line], list[str]]:
@@ -125,10 +128,6 @@ def _find_example(folder: Path, results: list[Line]) -> Path | None:
     wanted = [folder / experiments.RUNS / trial.name for trial in trials]
     found = sorted(path.parent for path in (folder / experiments.RUNS).glob(f"*/{CONFIG}"))
     return next((path for path in wanted if (path / MODEL).is_file()), found[0] if found else None)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _finite(value: Any) -> float | None:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dcs import experiments
-from dcs.report._descriptions import describe_protocol
+from dcs import evaluation, experiments
 from dcs.report._runs import Line, ReportedRun
 from dcs.report._templates import PageTable, RankedCell
 
@@ -44,6 +43,16 @@ def trials_of(run: ReportedRun) -> PageTable | None:
         rows.append([*(cells[name] for name in names), *scored])
     names[2] = "data"
     return PageTable(f"All trials ({len(rows)})", [*names, "score, %", "seconds"], rows, numbers_from=5)
+
+
+def describe_protocol(name: str) -> str:
+    """Describe a protocol in a sentence; empty if it is unknown."""
+    return sentence(evaluation.PROTOCOLS[name].summary) if name in evaluation.PROTOCOLS else ""
+
+
+def sentence(text: str) -> str:
+    """Return a summary with a full stop, unless it is empty."""
+    return text and f"{text.rstrip('.')}."
 
 
 def newest(run: ReportedRun) -> list[str]:

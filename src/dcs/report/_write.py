@@ -146,16 +146,16 @@ def _check_output(path: Path, overwrite: bool) -> None:
 
 
 def _summarise(run: ReportedRun) -> dict[str, Any]:
-    shown = None if run.gallery is None else run.gallery.map
+    shown = {} if run.gallery is None else run.gallery.map
     return {
         "name": run.name,
         "folder": str(run.folder),
         "finished": run.finished,
         "epochs": len(run.metrics),
         "results": len(run.results),
-        "points": 0 if shown is None else len(shown["x"]),
-        "samples": None if shown is None else shown["of"],
-        "map": None if shown is None else shown["kind"],
+        "points": len(shown.get("x", ())),
+        "samples": shown.get("of"),
+        "map": shown.get("kind"),
         "recordings": 0 if run.gallery is None else len(run.gallery.sounds),
         "note": " ".join(filter(None, [*run.remarks, run.note])) or None,
     }

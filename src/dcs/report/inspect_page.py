@@ -38,7 +38,7 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
         command: Command to run next.
         versions: Version of the program, for the end of the page.
     """
-    page = render_page(
+    return render_page(
         "inspect.html",
         generator="dcs-learn inspect",
         made_by=f"dcs inspect{versions}",
@@ -54,8 +54,7 @@ def render(found: Inspection, name: str, command: str, versions: str = "") -> by
         checks=[(check, *_SIGNS.get(check.verdict, ("fair", "?"))) for check in found.checks],
         histograms=_histograms(found),
         examples=_examples(found),
-    )
-    return page.encode()
+    ).encode()
 
 
 def _estimates(sigma: Sigma) -> PageTable:
@@ -90,8 +89,8 @@ def _histograms(found: Inspection) -> list[Figure]:
         return []
     of_c = "Signal-to-noise ratio ĉ of the samples, as estimated in training: further right is cleaner."
     of_k = "Expected cosine k of the samples: 1 without noise, 0 for noise alone."
-    both = (found.c, "signal-to-noise ratio ĉ", of_c), (found.k, "expected cosine k", of_k)
-    return [_histogram(*one) for one in both]
+    ratios = _histogram(found.c, "signal-to-noise ratio ĉ", of_c)
+    return [ratios, _histogram(found.k, "expected cosine k", of_k)]
 
 
 def _histogram(spread: Distribution, axis: str, text: str) -> Figure:
