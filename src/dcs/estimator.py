@@ -166,7 +166,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         split = self._read(X, fitting=True)
         second = None if pair is None else self._read_pair(pair, split.x)
         shape = tuple(split.x.shape[1:])
-        config = self._config(Facts(shape, len(split)))
+        config = self._config(Facts.of(split))
         objective = None if isinstance(self.objective, str) else copy.deepcopy(self.objective)
         parts = runs.Parts(self._network(config, shape), objective, pair=second)
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
@@ -178,7 +178,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         return self.predictor_.transform(self._read(X))
 
-    def denoise(self, X: Any) -> Array:  # noqa: N803
+    def denoise(self, X: Any) -> Any:  # noqa: N803
         """Predict the clean samples behind noisy ones, in X's shape and float32.
 
         An objective that sees directions only (`dcs`, `cosine`) leaves the length of a prediction s_hat open;

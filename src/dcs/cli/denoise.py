@@ -56,7 +56,7 @@ def denoise(
             )
         typer.echo(_write_recordings(predictor, rate, Path(data), out, reading.given.get("skip_bad", False)))
         return
-    loaded = load(reading.like(data, trained, predictor.shape), predictor.shape)
+    loaded = load(reading.like(data, trained, predictor.shape), predictor)
     if as_array:
         denoised = np.concatenate([predictor.denoise(split) for _, split in splits(loaded, part)])
         write_npy(out, denoised)

@@ -31,7 +31,7 @@ def embed(
     check_output(out, [".npy"], overwrite, data)
     check_output(index, [".csv"], overwrite, data)
     predictor = runs.load(run)
-    loaded = load(reading.like(data, predictor.record.source, predictor.shape), predictor.shape)
+    loaded = load(reading.like(data, predictor.record.source, predictor.shape), predictor)
     windows = loaded.train.starts is not None and loaded.rate is not None
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

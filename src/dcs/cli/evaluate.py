@@ -102,7 +102,7 @@ def evaluate(
         source = Reading({**trained.model_dump(exclude={"data"}), **given.given}).source(trained.data)
     else:
         raise ValueError(f"{run} does not record what it was trained on: give it with --data")
-    loaded = load(source, predictor.shape)
+    loaded = load(source, predictor)
     train, test, held_out = _splits(loaded, labels, test_share, seed)
     if "labels" in needs and train.y is None:
         other = "" if test.clean is None else ", or score --protocol denoising"

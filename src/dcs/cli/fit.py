@@ -141,7 +141,7 @@ def fit(
     source = reading.source(data)
     loaded = load(source)
     if stored is None:
-        facts = Facts(loaded.shape, len(loaded.train), loaded.rate, loaded.name)
+        facts = Facts.of(loaded.train, loaded.rate, loaded.name)
         checked = complete(given, facts, domain)
     else:
         checked = read_config({**stored.training.model_dump(), **given})
@@ -211,7 +211,7 @@ def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_j
             found = f"split, for uniform noise of deviation {view['sigma']:.3g}"
         typer.echo(f"samples were {found} (dcs inspect says more)")
     if source.rate is not None:  # the run knows how to read recordings
-        source = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "error"})
+        source = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "auto"})
     command = ["dcs", "embed", str(out), data, "--out", "features.npy", *source.as_options()]
     typer.echo(f"next: {shlex.join(command)}")
 

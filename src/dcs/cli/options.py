@@ -12,17 +12,18 @@ import typer
 
 if TYPE_CHECKING:
     from dcs.data import Dataset, Source, Split
+    from dcs.runs import Predictor
 
 
-Mixed = StrEnum("Mixed", ["error", "resize", "crop", "pad", "windows"])
+Mixed = StrEnum("Mixed", ["auto", "windows", "crop", "resize", "pad", "error"])
 Domain = StrEnum("Domain", ["spectrogram", "waveform"])
 Part = StrEnum("Part", ["all", "train", "test"])
 Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Name of a data set, a .npy, .npz, .csv, .parquet, .wav, .flac or .ogg file, or a folder of "
-        "images or recordings.",
+        help="Name of a data set, a .npy, .npz, .csv or .parquet file, an image or recording, a folder of "
+        "them, or a pattern such as 'photos/*.png'.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that dcs fit wrote.")]
@@ -44,10 +45,12 @@ _READING: dict[str, Any] = {
         str | None, typer.Option(help="Column of labels in a table, which is set aside; none if it has none.")
     ],
     "mixed": Annotated[
-        Mixed | None, typer.Option(help="Treatment of files of different sizes.  [default: error]")
+        Mixed | None,
+        typer.Option(help="Treatment of files of different sizes.  [default: auto, windows for images]"),
     ],
     "size": Annotated[
-        str | None, typer.Option(help="Target size, e.g. 64 or 48x64; number of samples for recordings.")
+        str | None,
+        typer.Option(help="Target size, or size of windows, e.g. 64 or 48x64; in samples for recordings."),
     ],
     "rate": Annotated[
         int | None, typer.Option(min=1, help="Sampling rate in Hz to which recordings are resampled.")
@@ -109,13 +112,13 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def load(source: "Source", shape: tuple[int, ...] | None = None, resident: bool | None = None) -> "Dataset":
-    """Load data, which must have the shape that a run was trained on."""
+def load(source: "Source", predictor: "Predictor | None" = None, resident: bool | None = None) -> "Dataset":
+    """Load data, which must have the shape that a run was trained on, unless it learned from windows."""
     loaded = source.load(resident=resident)
-    if shape is not None and loaded.shape != tuple(shape):
+    if predictor is not None and predictor.window is None and loaded.shape != predictor.shape:
         raise ValueError(
-            f"{source.data} has samples of shape {loaded.shape}, but the run was trained on {tuple(shape)}: "
-            f"give data of that shape, or use --mixed and --size"
+            f"{source.data} has samples of shape {loaded.shape}, but the run was trained on "
+            f"{predictor.shape}: give data of that shape, or use --mixed and --size"
         )
     return loaded
 

@@ -38,6 +38,17 @@ from dcs.data._recordings import (
     write_sound,
 )
 from dcs.data._tables import read_labels
+from dcs.data.windows import (
+    CentralWindows,
+    Items,
+    ListItems,
+    RandomWindows,
+    Units,
+    count_windows,
+    default_window,
+    measure_units,
+    windowed,
+)
 
 if TYPE_CHECKING:
     from dcs.data._reading import NoiseSpec, Reading, parse_label
@@ -49,26 +60,34 @@ __all__ = [
     "IMAGE_SUFFIXES",
     "Batch",
     "Batches",
+    "CentralWindows",
     "DataError",
     "DataWarning",
     "Dataset",
     "DownloadError",
     "Entry",
+    "Items",
     "Layout",
+    "ListItems",
     "Loaded",
     "LogMel",
     "NoiseSpec",
+    "RandomWindows",
     "Reading",
     "Samples",
     "Sound",
     "Source",
     "Split",
+    "Units",
     "check_lengths",
     "check_shortest",
+    "count_windows",
+    "default_window",
     "find",
     "fingerprint",
     "load",
     "map_batches",
+    "measure_units",
     "obtain",
     "parse_label",
     "read_labels",
@@ -78,6 +97,7 @@ __all__ = [
     "scan_recordings",
     "valid_entries",
     "warn_of_silence",
+    "windowed",
     "write_sound",
 ]
 

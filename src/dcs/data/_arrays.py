@@ -28,7 +28,7 @@ class ArraySamples(Samples):
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read some rows."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return _as_float(np.asarray(self.array)[chosen], self.where, chosen)
+        return as_float(np.asarray(self.array)[chosen], self.where, chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -61,7 +61,7 @@ def from_array(
         return check_values(array.detach() if array.requires_grad else array, where)
     data = _numeric(array, where)
     if is_resident(data.size, resident):
-        return _as_float(data, where)
+        return as_float(data, where)
     return ArraySamples(data, where, path)
 
 
@@ -147,7 +147,7 @@ def scale_of(data: Array) -> float:
     return _WHITE.get(data.dtype.newbyteorder("="), 1.0)
 
 
-def _as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
+def as_float(data: Array, where: str, rows: Array | None = None) -> Tensor:
     """Convert to float32 and require finite values; `rows` are the row numbers for the error."""
     if data.dtype == np.float32 and data.flags.writeable and data.flags.c_contiguous and data.dtype.isnative:
         x = torch.from_numpy(np.asarray(data))

@@ -109,12 +109,18 @@ class Batches:
     def _epoch(self, generator: Generator | None, start: int) -> Iterator[Batch]:
         batches: Iterator[Tensor]
         n = len(self.rows)
-        order = self.rows if generator is None else self.rows[torch.randperm(n, generator=generator)]
-        # Drawn in any case, so that what follows does not depend on where the data is.
-        seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
+        order, seed = self.rows, 0
+        if generator is not None:
+            if isinstance(self.x, Samples):
+                order = self.x.shuffled(order, generator)
+            else:
+                order = order[torch.randperm(n, generator=generator)]
+            # Drawn in any case, so that what follows does not depend on where the data is.
+            seed = int(torch.randint(2**62, (), generator=generator))
         index = self._slices(order, start)
         if isinstance(self.x, Samples):
-            batches = self._streamed(self.x, index, seed)
+            samples = self.x if generator is None else self.x.for_epoch(seed)
+            batches = self._streamed(samples, index, seed)
         else:
             batches = map(partial(self.x.index_select, 0), self._slices(order.to(self.device), start))
         for number, (rows, x) in enumerate(zip(index, batches, strict=True), start):

@@ -8,10 +8,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.utils.data import Dataset as TorchDataset
+
+if TYPE_CHECKING:
+    from dcs.data.windows import Items
 
 
 class DataError(ValueError):
@@ -34,6 +38,18 @@ class Samples(TorchDataset[Tensor]):
     def default_workers(self) -> int:
         """Return the default number of processes that read ahead: 0 in a process that is one of several."""
         return 0 if multiprocessing.parent_process() else min(4, os.cpu_count() or 1)
+
+    def for_epoch(self, seed: int) -> "Samples":  # noqa: ARG002
+        """Return the samples of an epoch; the same in each, unless they are drawn at random."""
+        return self
+
+    def groups(self) -> Tensor | None:
+        """Return a number for each sample, equal for those that belong together; None if none do."""
+        return None
+
+    def shuffled(self, rows: Tensor, generator: Generator) -> Tensor:
+        """Return rows in the random order in which they are read."""
+        return rows[torch.randperm(len(rows), generator=generator)]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -60,6 +76,8 @@ class Split:
         names: Name of each sample, usually its file; empty where samples are rows of an array.
         lengths: Number of entries along the first axis before the padding, (n,), where samples are padded.
         starts: Position of each window in its recording, (n,), where recordings are cut into windows.
+        items: Pictures, recordings or volumes of any size, where samples are windows of them; `x` is then the
+            centre of each.
     """
 
     x: Tensor | Samples
@@ -68,6 +86,7 @@ class Split:
     names: Sequence[str] = ()
     lengths: Tensor | None = None
     starts: Tensor | None = None
+    items: "Items | None" = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -83,7 +102,8 @@ class Split:
             None if part is None else part[index] for part in (self.y, self.clean, self.lengths, self.starts)
         )
         names = [self.names[row] for row in index.tolist()] if len(self.names) else ()
-        return Split(self.read(index), y, clean, names, lengths, starts)
+        items = None if self.items is None else self.items.take(index.tolist())
+        return Split(self.read(index), y, clean, names, lengths, starts, items)
 
     def read(self, rows: Tensor | Sequence[int]) -> Tensor:
         """Return `x` of some samples, in memory."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,9 @@ from torch.utils.data import get_worker_info
 from dcs._naming import argument
 from dcs._progress import progress
 from dcs.data._dataset import DataError, DataWarning, Samples, is_resident
+from dcs.data.windows import FileItems, Items, ListItems
+
+Rows = np.ndarray | list[np.ndarray]  # one per file
 
 Header = TypeVar("Header", bound=Hashable)
 
@@ -46,7 +50,7 @@ class FileSamples(Samples):
     def read(self, indices: Sequence[int]) -> Tensor:
         """Decode some samples, (len(indices), ...) in float32, finite."""
         out = torch.empty((len(indices), *self.shape[1:]))
-        for _ in _fill(out, [self.files[index] for index in indices], self.decode):
+        for _ in _fill(out.numpy(), [self.files[index] for index in indices], self.decode):
             pass
         return out
 
@@ -73,10 +77,40 @@ def read_files(
     if not is_resident(len(files) * prod(shape), resident):
         return FileSamples(files, decode, shape)
     out = torch.empty((len(files), *shape))
-    with progress(what, total=len(files)) as advance:
-        for count in _fill(out, files, decode):
-            advance(count)
+    _fill_all(out.numpy(), files, decode, what)
     return out
+
+
+def read_items(
+    files: Sequence[Any],
+    decode: Callable[[Any], Tensor],
+    sizes: Sequence[tuple[int, ...]],
+    channels: int | None,
+    resident: bool | None,
+    what: str,
+) -> Items:
+    """Decode files of different sizes into memory, or leave them on disk if they are too many.
+
+    Args:
+        files: One per item, as for `FileSamples`.
+        decode: Function that returns the item in a file in float32; picklable.
+        sizes: Size of each item along its axes of space or time.
+        channels: Number of channels; None if items have no axis of channels.
+        resident: Whether to hold all in memory; None decides by their size.
+        what: Name of the task in the progress display.
+    """
+    if not is_resident((channels or 1) * sum(map(prod, sizes)), resident):
+        return FileItems(files, partial(_decode_checked, decode), sizes, channels)
+    out = [torch.empty(size if channels is None else (channels, *size)) for size in sizes]
+    _fill_all([one.numpy() for one in out], files, decode, what)
+    return ListItems(out, len(sizes[0]))
+
+
+def _decode_checked(decode: Callable[[Any], Tensor], file: Any) -> Tensor:
+    with _quiet():
+        found = decode(file)
+    _check(found.numpy(), tuple(found.shape), file)
+    return found
 
 
 def scan_files(files: Sequence[Path], read_header: Callable[[Path], Header], what: str) -> list[Header]:
@@ -147,21 +181,30 @@ def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
     return ", ".join(parts)
 
 
-def _fill(out: Tensor, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> Iterator[int]:
-    """Decode file i into out[i]; yield how many more are done after each task."""
-    rows = out.numpy()  # NumPy, as torch's own threads would compete with these
+def _fill_all(rows: Rows, files: Sequence[Any], decode: Callable[[Any], Tensor], what: str) -> None:
+    """Decode file i into rows[i], and show the progress."""
+    with progress(what, total=len(files)) as advance:
+        for count in _fill(rows, files, decode):
+            advance(count)
+
+
+def _fill(rows: Rows, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> Iterator[int]:
+    """Decode file i into rows[i]; yield how many more are done after each task.
+
+    Rows are NumPy's, as torch's own threads would compete with these.
+    """
 
     def fill(start: int) -> int:
         batch = files[start : start + _FILES_PER_TASK]
         for row, file in enumerate(batch, start):
-            rows[row] = _check(decode(file).numpy(), rows.shape[1:], file)
+            rows[row][...] = _check(decode(file).numpy(), rows[row].shape, file)
         return len(batch)
 
     tasks = range(0, len(files), _FILES_PER_TASK)
     threads = min(os.cpu_count() or 1, len(tasks))
     with _quiet():
         # A DataLoader worker is one of several already.
-        if threads < 2 or rows[:1].size < _THREADS_PAY_FROM or get_worker_info() is not None:
+        if threads < 2 or rows[0].size < _THREADS_PAY_FROM or get_worker_info() is not None:
             yield from map(fill, tasks)
         else:
             with ThreadPoolExecutor(threads) as pool:

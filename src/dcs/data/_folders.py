@@ -2,16 +2,19 @@
 
 import os
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dcs.data._dataset import DataError, Dataset, DataWarning, Split
+from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
 from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
+from dcs.data.windows import CentralWindows
 
 if TYPE_CHECKING:
     from dcs.data._reading import Reading  # imports pydantic, which takes a while
@@ -21,7 +24,7 @@ _OF_NO_INTEREST = ("thumbs.db", "desktop.ini")
 
 
 def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) -> Dataset:
-    """Read all images, or all recordings, below a folder; or one recording.
+    """Read all images, or all recordings, below a folder; or one file.
 
     Files are read in the order of their paths. Hidden files and folders are skipped, and so, with a warning,
     are files of other kinds. The layout tells splits and labels:
@@ -32,25 +35,70 @@ def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) 
     - Files directly in the folder, alone or beside sub-folders: no labels.
 
     Args:
-        folder: Folder to read with all its sub-folders; or the file of a recording.
+        folder: Folder to read with all its sub-folders; or a file.
         reading: Options of reading.
         resident: Whether to hold all in memory; None decides by their size.
 
     Raises:
         DataError: If the folder or a file in it cannot be used.
     """
-    single = folder.is_file() and folder.suffix.lower() in AUDIO_SUFFIXES
-    names, is_images = ([folder.name], False) if single else _find(folder, reading.skip_bad)
-    root = folder.parent if single else folder
+    if folder.is_file():
+        return read_paths([folder], reading, resident, str(folder))
+    names, is_images = _find(folder, reading.skip_bad)
+    return _read_named(folder, names, is_images, reading, resident)
+
+
+def read_paths(
+    files: Sequence[Path], reading: "Reading", resident: bool | None = None, name: str = ""
+) -> Dataset:
+    """Read some images, or some recordings, in the order given; there are no splits and no labels.
+
+    Args:
+        files: Their paths.
+        reading: Options of reading.
+        resident: Whether to hold all in memory; None decides by their size.
+        name: Name of the data set; by default the folder that they have in common.
+    """
+    kinds: dict[tuple[str, ...], list[Path]] = {IMAGE_SUFFIXES: [], AUDIO_SUFFIXES: []}
+    for file in files:
+        if not file.is_file() and not reading.skip_bad:
+            raise no_file(file) if file.exists() else FileNotFoundError(f"{quote(file)} does not exist")
+        kind = next((kind for kind in kinds if file.suffix.lower() in kind), None)
+        if kind is None:
+            raise DataError(
+                f"{quote(file)} is neither an image ({', '.join(IMAGE_SUFFIXES)}) nor a recording "
+                f"({', '.join(AUDIO_SUFFIXES)}): leave it out, or convert it"
+            )
+        kinds[kind].append(file)
+    images, recordings = kinds.values()
+    if images and recordings:
+        raise DataError(
+            f"{quote(images[0])} is an image and {quote(recordings[0])} a recording: give one kind"
+        )
+    root = Path(os.path.commonpath([file.parent for file in files]))
+    names = [file.relative_to(root).as_posix() for file in files]
+    data = _read_named(root, names, bool(images), reading, resident, flat=True)
+    return replace(data, name=name or str(root), location=files[0] if len(files) == 1 else root)
+
+
+def _read_named(
+    root: Path,
+    names: list[str],
+    is_images: bool,
+    reading: "Reading",
+    resident: bool | None,
+    flat: bool = False,
+) -> Dataset:
+    """Read files below a folder; unless `flat`, their folders tell splits and labels."""
     skipped = {}
     if reading.skip_bad:
         check = check_image if is_images else check_recording
         good, bad = sort_out([root / name for name in names], check, "checking files")
         skipped = {file.relative_to(root).as_posix(): reason for file, reason in bad.items()}
         names = [file.relative_to(root).as_posix() for file in good]
-    splits = {"": names} if single else _divide(folder, names)
+    splits = {"": names} if flat else _divide(root, names)
     files = [root / name for part in splits.values() for name in part]
-    x: Tensor | FileSamples
+    x: Tensor | Samples
     plan = None
     if is_images:
         x = read_images(files, reading, resident)
@@ -62,13 +110,13 @@ def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) 
         found = [of[section.file] for section in plan.sections]
         splits = {split: [name for other, name in found if other == split] for split in splits}
 
-    labels = {top: _sub_folders(part, top) for top, part in splits.items()}
+    labels = {top: [] if flat else _sub_folders(part, top) for top, part in splits.items()}
     classes = tuple(sorted({label for part in labels.values() for label in part}))
     classes = classes if len(classes) > 1 else ()
     parts = _make_splits(x, splits, labels, classes, plan)
     test = parts[1] if len(parts) > 1 else None
     rate = plan.rate if plan else None
-    return Dataset(str(folder), parts[0], test, classes, location=folder, rate=rate, skipped=skipped)
+    return Dataset(str(root), parts[0], test, classes, location=root, rate=rate, skipped=skipped)
 
 
 def scan_recordings(path: Path, *, skip_bad: bool = False) -> dict[Path, int]:
@@ -101,7 +149,7 @@ def scan_recordings(path: Path, *, skip_bad: bool = False) -> dict[Path, int]:
 
 
 def _make_splits(
-    x: Tensor | FileSamples,
+    x: Tensor | Samples,
     splits: dict[str, list[str]],
     labels: dict[str, list[str]],
     classes: tuple[str, ...],
@@ -114,7 +162,9 @@ def _make_splits(
         stop = start + len(part)
         y = torch.tensor([number[label] for label in labels[root]]) if labels[root] and classes else None
         its_lengths, its_starts = (None if v is None else v[start:stop] for v in (lengths, starts))
-        parts.append(Split(_slice(x, start, stop), y, names=part, lengths=its_lengths, starts=its_starts))
+        its_x = _slice(x, start, stop)
+        items = its_x.items if isinstance(its_x, CentralWindows) else None
+        parts.append(Split(its_x, y, names=part, lengths=its_lengths, starts=its_starts, items=items))
         start = stop
     return parts
 
@@ -194,7 +244,10 @@ def _sub_folders(names: list[str], root: str) -> list[str]:
     return [part[0] for part in parts] if all(len(part) > 1 for part in parts) else []
 
 
-def _slice(x: Tensor | FileSamples, start: int, stop: int) -> Tensor | FileSamples:
+def _slice(x: Tensor | Samples, start: int, stop: int) -> Tensor | Samples:
     if isinstance(x, FileSamples):
         return FileSamples(x.files[start:stop], x.decode, x.shape[1:])
+    if isinstance(x, CentralWindows):
+        return CentralWindows(x.items.take(range(start, stop)), x.window)
+    assert isinstance(x, Tensor)  # noqa: S101
     return x[start:stop]

@@ -14,15 +14,16 @@ from torch import Tensor
 
 from dcs._naming import argument
 from dcs._optional import require
-from dcs.data._dataset import DataError
-from dcs.data._files import FileSamples, list_kinds, quote, read_files, scan_files, unreadable
+from dcs.data._dataset import DataError, Samples
+from dcs.data._files import list_kinds, quote, read_files, read_items, scan_files, unreadable
+from dcs.data.windows import CentralWindows, default_window
 
 if TYPE_CHECKING:
     from dcs.data._reading import Reading  # imports pydantic, which takes a while
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 
-_FORMATS = ("PNG", "JPEG", "TIFF", "BMP")
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP")
 _READ_AS = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}  # 8-bit modes; all others as RGB
 _READ_AS |= dict.fromkeys(("P", "PA", "RGBA", "RGBa"), "RGBA")
 _GREY_MODES = {"1", "L", "LA", "La", "I", "F"}  # and all I;16
@@ -39,9 +40,7 @@ class _Header(NamedTuple):
     floating: bool
 
 
-def read_images(
-    files: Sequence[Path], reading: "Reading", resident: bool | None = None
-) -> Tensor | FileSamples:
+def read_images(files: Sequence[Path], reading: "Reading", resident: bool | None = None) -> Tensor | Samples:
     """Read image files.
 
     Integers are divided by the largest their format can hold (8-bit by 255, 12-bit by 4095, 16-bit by
@@ -51,13 +50,14 @@ def read_images(
 
     Args:
         files: One per sample.
-        reading: Options of reading. For images that differ, mixed `resize` averages each over the area of
-            every new pixel, which changes the aspect where theirs differ, and `crop` cuts out the centre;
-            both repeat grey images among colour ones in three channels.
+        reading: Options of reading. For images that differ, mixed `auto` and `windows` keep them as they are,
+            `resize` averages each over the area of every new pixel, which changes the aspect where theirs
+            differ, and `crop` cuts out the centre. Grey images among colour ones are repeated in three
+            channels, unless mixed is `error`.
         resident: Whether to hold all in memory; None decides by their size.
 
     Returns:
-        (n, h, w) if all are grey, else (n, 3, h, w), in float32.
+        (n, h, w) if all are grey, else (n, 3, h, w), in float32; of images of different sizes, the centres.
 
     Raises:
         DataError: If a file cannot be read, or images differ that must not.
@@ -68,7 +68,7 @@ def read_images(
                 f"{argument(name)} is for recordings and is not applicable to images: leave it out"
             )
     mixed, size = reading.mixed, reading.size
-    if mixed in ("pad", "windows"):
+    if mixed == "pad":
         raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")
     size = (size, size) if isinstance(size, int) else size
     headers = scan_files(files, _read_header, "scanning images")
@@ -76,7 +76,12 @@ def read_images(
         kinds = list_kinds(["floating point" if header.floating else "integers" for header in headers], files)
         raise DataError(f"images of different scales are mixed: {kinds}: convert them to one kind first")
     colour = _agree_on_colour(files, [header.colour for header in headers], mixed)
-    height, width = _agree_on_size(files, [header.size for header in headers], mixed, size)
+    sizes = [header.size for header in headers]
+    if mixed == "windows" or (mixed == "auto" and len(set(sizes)) > 1):
+        decode = partial(_decode, colour=colour, size=None, mixed=mixed)
+        items = read_items(files, decode, sizes, 3 if colour else None, resident, "reading images")
+        return CentralWindows(items, size or default_window(2, sizes))
+    height, width = _agree_on_size(files, sizes, mixed, size)
     decode = partial(_decode, colour=colour, size=(height, width), mixed=mixed)
     shape = (3, height, width) if colour else (height, width)
     return read_files(files, decode, shape, resident, "reading images")
@@ -105,7 +110,7 @@ def _agree_on_size(
 ) -> tuple[int, int]:
     smallest = (min(height for height, _ in sizes), min(width for _, width in sizes))
     height, width = wanted or smallest
-    if mixed == "error" and set(sizes) != {(height, width)}:
+    if mixed in ("auto", "error") and set(sizes) != {(height, width)}:
         asked = f", {height}×{width} as size asks," if wanted else ""
         raise DataError(
             f"images must be of one size (height×width){asked} but these are "
@@ -139,14 +144,14 @@ def _read_header(file: Path) -> _Header:
         return _Header((height, width), not _is_grey(image), image.mode == "F")
 
 
-def _decode(file: Path, *, colour: bool, size: tuple[int, int], mixed: str) -> Tensor:
+def _decode(file: Path, *, colour: bool, size: tuple[int, int] | None, mixed: str) -> Tensor:
     with _open(file) as image:
         pixels = _read_pixels(file, image)
         pixels = _upright(pixels, _orientation(image))
     channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-    if channels.shape[1:] != size and mixed == "resize":
+    if size is not None and channels.shape[1:] != size and mixed == "resize":
         channels = np.stack([_resize(channel, size) for channel in channels])
-    elif channels.shape[1:] != size and mixed == "crop":
+    elif size is not None and channels.shape[1:] != size and mixed == "crop":
         top, left = ((have - want) // 2 for have, want in zip(channels.shape[1:], size, strict=True))
         channels = channels[:, top : top + size[0], left : left + size[1]]
     if colour and len(channels) == 1:
@@ -271,5 +276,5 @@ def _open(file: Path) -> Iterator[Any]:
 
 
 def _fitting() -> str:
-    """Name the ways to bring images to one size."""
-    return f"{argument('mixed', 'resize')} or {argument('mixed', 'crop')}"
+    """Name the ways to use images of different sizes."""
+    return f"{argument('mixed', 'windows')}, {argument('mixed', 'resize')} or {argument('mixed', 'crop')}"

@@ -1,7 +1,9 @@
 """`load`: a known data set, or one's own data, by one call."""
 
+import glob
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,13 @@ from dcs._naming import argument
 from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
-from dcs.data._folders import read_folder
+from dcs.data._folders import read_folder, read_paths
 from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._locate import Found, obtain
 from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
+from dcs.data.windows import CentralWindows, ListItems, default_window
 from dcs.noise import IsotropicNoise, add
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def load(
     seed: int = 0,
     *,
     resident: bool | None = None,
-    mixed: str = "error",
+    mixed: str = "auto",
     size: str | int | tuple[int, int] | None = None,
     label: str | int | bool | None = None,
     fold: int | None = None,
@@ -51,8 +54,8 @@ def load(
     Args:
         name: Name of a known data set (`dcs datasets list` shows them); path of a .npy, .npz, .csv or
             .parquet file, of a folder of images or recordings (write ./mnist for one named like a known data
-            set), or of one recording; or an array, a tensor, or a `torch.utils.data.Dataset` of
-            samples or of tuples that begin with one.
+            set), or of one image or recording; a pattern such as "photos/*.png", or a list of paths; or an
+            array, a tensor, or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
         root: Folder in which root/NAME holds the files of a known data set; no other folder is searched. By
             default DCS_DATA, the user's cache, ./data and /usr/share/datasets are searched.
         download: Whether to download what is not on disk.
@@ -62,10 +65,11 @@ def load(
         resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False). By
             default it is held in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is
             held in memory only if True, since that would freeze what it draws at random.
-        mixed: What to do with files of different sizes: `error`, `resize` (images), `crop` (to the centre),
-            or, for recordings, `pad` (with zeros, which are never learned from) or `windows` (of `size`).
+        mixed: What to do with files of different sizes: `windows` (learn from windows of `size`, whatever the
+            size of a file), `crop` (to the centre), `resize` (images), `pad` (recordings, with zeros, which
+            are never learned from), or `error`. `auto` is `windows` where sizes differ.
         size: Target size: (height, width), or one number for both, or the length of recordings in samples;
-            by default the smallest found, or the largest to pad to.
+            by default the smallest found, the largest to pad to, or 64 x 64 for windows of images.
         label: Label column of a table or DataFrame, by name or number, or array of an .npz; False if there is
             none although a column is named like one.
         fold: Test fold of data that comes in folds (esc50, tones); by default 5.
@@ -139,12 +143,18 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
         raise TypeError(
             f"name must be a known data set, a path, an array or a torch Dataset, got {type(source).__name__}"
         )
+    if _are_paths(source):
+        return read_paths([_own_path(one) for one in source], reading, resident)  # type: ignore[attr-defined]
+    if isinstance(source, list | tuple) and _differ(source):
+        return from_list(source)
     if not isinstance(source, str | os.PathLike):
         return Dataset("array", Split(from_array(source, "x", resident)))
     path = _own_path(source)
     suffix = path.suffix.lower()
-    if path.is_dir() or (path.is_file() and suffix in AUDIO_SUFFIXES):
+    if path.is_dir() or (path.is_file() and suffix in _ONE_FILE):
         return read_folder(path, reading, resident)
+    if matching := _matching(path):
+        return read_paths(matching, reading, resident, str(path))
     if not path.exists():
         from dcs.data._reading import suggest
 
@@ -156,16 +166,53 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
         return _from_npz(path, resident, label)
     if suffix in _TABLES:
         return _from_table(str(path), _TABLES[suffix](path, label), resident, path)
-    known = ", ".join((".npy", ".npz", *_TABLES, *AUDIO_SUFFIXES))
-    remedy = "convert it, or load it yourself and pass the array"
-    if suffix in IMAGE_SUFFIXES:
-        remedy = "put it in a folder, and name that"
+    known = ", ".join((".npy", ".npz", *_TABLES, *_ONE_FILE))
     raise DataError(
-        f"{path} is not of a kind that can be read ({known}, or a folder of images or recordings): {remedy}"
+        f"{path} is not of a kind that can be read ({known}, or a folder of images or recordings): convert "
+        f"it, or load it yourself and pass the array"
     )
 
 
 _TABLES = {".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
+_ONE_FILE = (*IMAGE_SUFFIXES, *AUDIO_SUFFIXES)
+_FOLDER = ("mixed", "size", "rate", "hop", "skip_bad")
+
+
+def _are_paths(source: object) -> bool:
+    """Return whether this is a list of paths."""
+    return isinstance(source, list | tuple) and bool(source) and isinstance(source[0], str | os.PathLike)
+
+
+def _matching(path: Path) -> list[Path]:
+    """Return the files that a pattern such as photos/*.png matches, sorted."""
+    if path.exists() or not glob.has_magic(str(path)):
+        return []
+    return sorted(found for one in glob.glob(str(path), recursive=True) if (found := Path(one)).is_file())
+
+
+def _differ(source: Sequence[Any]) -> bool:
+    """Return whether these are arrays or tensors of different shapes."""
+    shapes = {tuple(one.shape) for one in source if hasattr(one, "shape")}
+    return len(shapes) > 1 and all(hasattr(one, "shape") for one in source)
+
+
+def from_list(arrays: Sequence[Any], where: str = "x") -> Dataset:
+    """Convert images (h, w) or (c, h, w), or signals (t,), of different sizes."""
+    tensors = []
+    for number, array in enumerate(arrays):
+        if not 0 < len(array.shape) < 4 or 0 in array.shape:
+            raise DataError(
+                f"{where}[{number}] has shape {tuple(array.shape)}: it must be an image (h, w) or (c, h, w), "
+                f"or a signal (t,)"
+            )
+        found = from_array(array[None], f"{where}[{number}]", resident=True)
+        assert isinstance(found, Tensor)  # noqa: S101
+        tensors.append(found[0])
+    kinds = {(one.ndim, one.shape[0] if one.ndim == 3 else None) for one in tensors}
+    if len(kinds) > 1:
+        raise DataError(f"{where} has items with different numbers of axes or channels: give one kind")
+    items = ListItems(tensors, min(2, tensors[0].ndim))
+    return Dataset("list", Split(CentralWindows(items, default_window(items.ndim, items.sizes)), items=items))
 
 
 def _from_table(where: str, table: Table, resident: bool | None, location: Path | None = None) -> Dataset:
@@ -236,12 +283,17 @@ def _check_noise(noise: Noise) -> tuple[str | IsotropicNoise, float]:
 
 def _with_noise(data: Dataset, kind: str | IsotropicNoise, strength: float, seed: int) -> Dataset:
     def noisy(split: Split, number: int) -> Split:
+        own_seed = int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
+        if isinstance(split.x, CentralWindows) and isinstance(split.items, ListItems):
+            each = enumerate(split.items.tensors)
+            tensors = [add(one[None], kind, strength, own_seed + row)[0] for row, one in each]
+            items = ListItems(tensors, split.items.ndim)
+            return replace(split, x=CentralWindows(items, split.x.window), items=items)
         if not isinstance(split.x, Tensor):
             raise DataError(
                 f"noise is added in memory, but {data.name} is read from disk batch by batch: pass "
                 f"resident=True if it fits, or add the noise to the files"
             )
-        own_seed = int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
         return replace(split, x=add(split.x, kind, strength, own_seed), clean=split.x)
 
     test = None if data.test is None else noisy(data.test, 1)
@@ -250,11 +302,13 @@ def _with_noise(data: Dataset, kind: str | IsotropicNoise, strength: float, seed
 
 def _options_of(source: object) -> tuple[str, ...]:
     """Return the options that apply to data of one's own."""
+    if _are_paths(source):
+        return _FOLDER
     if not isinstance(source, str | os.PathLike):
         return ("label",) if hasattr(source, "columns") and hasattr(source, "iloc") else ()
     path = _own_path(source)
-    if path.is_dir() or path.suffix.lower() in AUDIO_SUFFIXES:
-        return ("mixed", "size", "rate", "hop", "skip_bad")
+    if path.is_dir() or path.suffix.lower() in _ONE_FILE or _matching(path):
+        return _FOLDER
     return ("label",) if path.suffix.lower() in (".npz", *_TABLES) else ()
 
 

@@ -22,7 +22,7 @@ from pydantic import (
 from dcs._checks import check_integer, check_number
 from dcs.noise.corruption import KINDS
 
-Mixed = Literal["error", "resize", "crop", "pad", "windows"]
+Mixed = Literal["auto", "windows", "crop", "resize", "pad", "error"]
 
 
 class Options(BaseModel):
@@ -170,10 +170,11 @@ class Reading(Options):
     Args:
         label: Label column of a table, by name or number, or array of an .npz; False if there is none
             although a column is named like one.
-        mixed: What to do with files of different sizes: `error`, `resize` (images), `crop` (to the centre),
-            or, for recordings, `pad` (with zeros, which are never learned from) or `windows` (of `size`).
+        mixed: What to do with files of different sizes: `windows` (learn from windows of `size`, whatever the
+            size of a file), `crop` (to the centre), `resize` (images), `pad` (recordings, with zeros, which
+            are never learned from), or `error`. `auto` is `windows` where sizes differ.
         size: Target size: (height, width), or one number for both, or the length of recordings in samples; by
-            default the smallest found, or the largest to pad to.
+            default the smallest found, the largest to pad to, or 64 x 64 for windows of images.
         rate: Target sample rate of recordings in Hz; by default the one that all have.
         hop: Hop between windows of recordings, in samples; by default `size`.
         skip_bad: Whether to leave out files that cannot be used, with a warning that lists them.
@@ -181,7 +182,7 @@ class Reading(Options):
     """
 
     label: Label = None
-    mixed: Mixed = "error"
+    mixed: Mixed = "auto"
     size: Size = None
     rate: Integer | None = None
     hop: Integer | None = None

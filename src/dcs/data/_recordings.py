@@ -241,7 +241,7 @@ def _window_starts(have: int, length: int, hop: int) -> list[int]:
 def _agree_on_length(files: Sequence[Path], lengths: list[int], mixed: str, wanted: int | None) -> int:
     length = wanted or (max(lengths) if mixed == "pad" else min(lengths))
     kinds = [f"{length} samples" for length in lengths]
-    if mixed == "error" and set(lengths) != {length}:
+    if mixed in ("auto", "error") and set(lengths) != {length}:
         asked = f", {length} samples," if wanted else ""
         raise DataError(
             f"recordings must be of one length{asked} but these are {list_kinds(kinds, files)}: remove the "

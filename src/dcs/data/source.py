@@ -91,7 +91,7 @@ class Source(Reading):
             noise=noise,
             seed=described.get("seed") or 0,
             label=parse_label(label) if isinstance(label, str) else label,
-            mixed=described.get("mixed") or "error",
+            mixed=described.get("mixed") or "auto",
             size=described.get("size"),
             skip_bad=bool(described.get("skipped")),
         )
@@ -128,7 +128,7 @@ class Source(Reading):
             "data-seed": self.seed or None,
             "root": self.root,
             "label": "none" if self.label is False else self.label,
-            "mixed": None if self.mixed == "error" else self.mixed,
+            "mixed": None if self.mixed == "auto" else self.mixed,
             "size": size,
             "rate": self.rate,
             "hop": self.hop,
@@ -151,7 +151,7 @@ class Source(Reading):
         rate = trained.rate if entry is None else entry.rate
         if rate is None or not self._has_recordings():
             return self
-        mixed = trained.mixed if self.mixed == "error" and self.size is None else self.mixed
+        mixed = trained.mixed if self.mixed == "auto" and self.size is None else self.mixed
         changed = {
             "rate": self.rate or rate,
             "mixed": mixed,

@@ -88,7 +88,7 @@ def make_config(trial: Trial, found: data.Dataset, threads: int | None = None) -
         "threads": threads,
         "precision": trial.precision,
     }
-    facts = Facts(found.shape, len(found.train), found.rate, found.name)
+    facts = Facts.of(found.train, found.rate, found.name)
     return complete(shared | experiment.settings(trial), facts)
 
 

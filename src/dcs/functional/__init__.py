@@ -7,6 +7,7 @@ summed in float32, and the results are float32 then; otherwise they have the inp
 from dcs.functional.losses import (
     cosine_loss,
     denoising_cosine_loss,
+    length_loss,
     noise2void_loss,
     sure_loss,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "denoising_cosine_loss",
     "denoising_weight",
     "expected_cosine",
+    "length_loss",
     "noise2void_loss",
     "snr",
     "sure_loss",

@@ -16,7 +16,7 @@ from dcs._checks import (
     check_tensor,
 )
 from dcs.functional._cosine import cosine_of_rows
-from dcs.functional.rows import as_rows, compared_entries, count_entries, dot, reduce, spread_sigma
+from dcs.functional.rows import as_rows, compared_entries, count_entries, dot, norm, reduce, spread_sigma
 from dcs.functional.weight import RadialLaw, snr_of_rows, weight_of
 
 
@@ -134,6 +134,43 @@ def denoising_cosine_loss(
         if bool(directionless.any()):
             directionless &= _is_constant(x, valid)
     return reduce(-weight * cosine.detach().where(directionless, cosine), reduction)
+
+
+def length_loss(
+    prediction: Tensor,
+    x: Tensor,
+    mask: Tensor | None = None,
+    *,
+    valid: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute the squared error of the length of a prediction, relative to ‖x‖, whatever its direction.
+
+    A cosine leaves the length ‖ŝ‖ open. The length at which ŝ is nearest to x is ⟨x, ŝ⟩/‖ŝ‖, whose mean is
+    that for the clean data if noise and prediction are independent. Gradients change the length only.
+
+    Args:
+        prediction: ŝ = h(x_tilde), (n, ...).
+        x: Noisy samples.
+        mask: b, True (or 1) where samples are compared. None compares all entries.
+        valid: False on padding, which never counts.
+        reduction: `mean` or `sum` over the samples, or `none` for one value each.
+
+    Returns:
+        A scalar, or (n,) with `reduction="none"`; a sample of zeros adds 0.
+
+    Example:
+        >>> length_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+        tensor(1.)
+    """
+    valid = _check_pair("x", x, "prediction", prediction, valid)
+    b = compared_entries(mask, valid, x)
+    u, v = as_rows(x.detach(), b, valid), as_rows(prediction, b, valid)
+    length, whole = norm(v), norm(u)
+    nearest = (dot(u, v) / length.clamp(min=1e-20)).detach()
+    check_finite((length + whole).sum(), x=u, prediction=v)
+    error = (length - nearest) / whole.clamp(min=1e-20)
+    return reduce(error.square().where((length > 0) & (whole > 0), 0), reduction)
 
 
 def noise2void_loss(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dcs._checks import check_integer
 from dcs.models._autoencoder import NETWORKS, Autoencoder, make_decoder, mlp
 from dcs.models._convolutional import UNet, conv, conv1d
+from dcs.models._residual_unet import ResidualUNet
 from dcs.models._resnet import ResNet, resnet18, resnet50
 from dcs.models._vit import ViT
 from dcs.models._wave_unet import WaveUNet
@@ -100,6 +101,7 @@ __all__ = [
     "NETWORKS",
     "Autoencoder",
     "ResNet",
+    "ResidualUNet",
     "UNet",
     "ViT",
     "WaveUNet",

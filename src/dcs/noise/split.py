@@ -129,6 +129,11 @@ class GaussianSplit(HoldsSigma):
         c = (signal2 / (noise2 * (1 + self.alpha**-2))).sqrt()
         return c.where(noise2 > 0, math.inf).where(count > 0, 0)
 
+    @property
+    def added(self) -> float:
+        """Standard deviation of the noise that is added to what the model sees, where σ is one number."""
+        return self.alpha * float(self.sigma) if self.sigma.ndim == 0 and self.is_known else 0.0
+
     def describe(self) -> dict[str, object]:
         """Describe the split as plain values."""
         return {"kind": "split", "sigma": plain_sigma(self.sigma), "alpha": self.alpha}

@@ -7,7 +7,15 @@ from dcs._registry import explain, known, options_of
 from dcs.augmentation import Views
 from dcs.masking import BlindSpot, Masker, ViewMaker
 from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective
-from dcs.objectives.baselines import MSE, SURE, Cosine, DenoisingAutoencoder, Noise2Noise, Noise2Void
+from dcs.objectives.baselines import (
+    MSE,
+    SURE,
+    Cosine,
+    DenoisingAutoencoder,
+    Noise2Noise,
+    Noise2Void,
+    Recorrupted,
+)
 from dcs.objectives.denoising_cosine import CosineOracle, DenoisingCosine, DenoisingCosineOracle
 from dcs.objectives.self_supervised import SelfSupervised, direction_spread, encode
 from dcs.objectives.siamese import BYOL, SimCLR, SimSiam
@@ -144,6 +152,7 @@ __all__ = [
     "Noise2Noise",
     "Noise2Void",
     "Objective",
+    "Recorrupted",
     "SelfSupervised",
     "SimCLR",
     "SimSiam",

@@ -48,7 +48,7 @@ class Objective(nn.Module):
 
     __call__: Callable[..., Tensor]
     predicts: ClassVar[bool] = True
-    scale_free: ClassVar[bool] = False
+    scale_free: bool = False
     needs_pair: ClassVar[bool] = False
     full_batches: ClassVar[bool] = False
     recipe: ClassVar[dict[str, Any]] = {}

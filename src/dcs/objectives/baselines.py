@@ -7,8 +7,10 @@ from torch import Tensor
 
 from dcs import functional as F
 from dcs._checks import check_number
+from dcs.masking import Masker, ViewMaker
 from dcs.noise.split import HoldsSigma, plain_sigma
 from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective, predict
+from dcs.objectives.views import AutomaticViews
 
 
 @OBJECTIVES.register("mse", summary="Squared error to the noisy sample itself; assumes no noise.")
@@ -45,6 +47,24 @@ class Noise2Void(MaskedObjective):
         """Compute mean (h(x_tilde) − x)² over the masked entries (Eq. 11)."""
         view = self.view(batch)
         return F.noise2void_loss(predict(model, view.seen), view.target, view.mask, valid=batch.valid)
+
+
+@OBJECTIVES.register(
+    "r2r",
+    summary="Squared error between the two views of dcs, which are split where the noise allows it.",
+)
+class Recorrupted(Noise2Void):
+    """Assumes what `dcs` does; squared error to the target of a split (Pang et al., CVPR 2021).
+
+    The minimiser is that of the squared error to the clean data, from a noisier view of it. Where samples
+    cannot be split, this is `n2v`.
+
+    Args:
+        masker: View maker; `AutomaticViews()` by default.
+    """
+
+    def __init__(self, masker: Masker | ViewMaker | None = None) -> None:
+        super().__init__(AutomaticViews() if masker is None else masker)
 
 
 @OBJECTIVES.register(

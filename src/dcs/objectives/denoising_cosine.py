@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dcs import functional as F
-from dcs._checks import check_number
+from dcs._checks import check_bool, check_number
 from dcs.functional.rows import compared_entries, count_entries
 from dcs.masking import BlindSpot, Masker, View, ViewMaker, as_view_maker
 from dcs.objectives.base import OBJECTIVES, Batch, MaskedObjective, Model, Objective, predict
@@ -40,6 +40,10 @@ class DenoisingCosine(MaskedObjective):
         eta: Offset of Remark 3's soft weight, which replaces a floored k.
         variant: `default`, or `paper` for the literal Algorithm 1, which ignores `method`, `floor`,
             `power`, `noise` and `eta`.
+        centre: Whether to compare samples without their mean: a cosine sees little but the brightness of a
+            bright picture otherwise.
+        length: Weight of `dcs.functional.length_loss`, which teaches the length of predictions, too; with 0
+            only their direction is learned.
 
     Example:
         >>> noisy = torch.randn(8, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -61,9 +65,14 @@ class DenoisingCosine(MaskedObjective):
         samples: int = 100,
         eta: float | None = None,
         variant: str = "default",
+        centre: bool = False,
+        length: float = 0.0,
     ) -> None:
         super().__init__(AutomaticViews() if masker is None and variant != "paper" else masker)
-        self.variant = variant
+        check_bool("centre", centre)
+        check_number("length", length, at_least=0)
+        self.variant, self.centre, self.length = variant, centre, length
+        self.scale_free = not length
         self.weighting: dict[str, Any] = {
             "method": method,
             "floor": floor,
@@ -84,12 +93,15 @@ class DenoisingCosine(MaskedObjective):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss of a batch."""
-        return self.loss(model, batch, self.view(batch))
+        batch, mean = self._centred(batch)
+        shifted = model if mean is None else lambda x: model(x + mean) - mean
+        return self.loss(shifted, batch, self.view(batch))
 
     def loss(self, model: Model, batch: Batch, view: View) -> Tensor:
         """Compute the weighted cosine loss of the prediction from a view."""
-        return F.denoising_cosine_loss(
-            predict(model, view.seen),
+        prediction = predict(model, view.seen)
+        loss = F.denoising_cosine_loss(
+            prediction,
             view.target,
             view.seen,
             view.mask,
@@ -98,6 +110,23 @@ class DenoisingCosine(MaskedObjective):
             generator=batch.generator,
             **self.weighting,
         )
+        if not self.length:
+            return loss
+        return loss + self.length * F.length_loss(prediction, view.target, view.mask, valid=batch.valid)
+
+    def _centred(self, batch: Batch) -> tuple[Batch, Tensor | None]:
+        """Return a batch without the mean of each sample, and the means; as it is if it is not centred."""
+        if not self.centre:
+            return batch, None
+        axes, inside = tuple(range(1, batch.x.ndim)), batch.valid
+        if inside is None:
+            mean = batch.x.mean(axes, keepdim=True)
+        else:  # padding holds zeros, and the model must see them
+            inside = inside.expand(batch.x.shape)
+            count = inside.sum(axes, keepdim=True).clamp(min=1)
+            mean = (batch.x.where(inside, 0).sum(axes, keepdim=True) / count) * inside
+        pair = None if batch.pair is None else batch.pair - mean
+        return batch._replace(x=batch.x - mean, pair=pair), mean
 
     def weights(
         self,
@@ -110,7 +139,8 @@ class DenoisingCosine(MaskedObjective):
 
         Where no floor is used (`eta`, or the variant `paper`), none is.
         """
-        seen, target, b, snr = self.view(Batch(x, generator, pair, valid))
+        batch, _ = self._centred(Batch(x, generator, pair, valid))
+        seen, target, b, snr = self.view(batch)
         snr = F.snr(target, seen, b, valid=valid) if snr is None else snr
         inside = None if valid is None else valid.expand(x.shape)
         entries, dim = (count_entries(compared_entries(part, inside, x), x.flatten(1)) for part in (None, b))
@@ -147,12 +177,14 @@ class DenoisingCosine(MaskedObjective):
         """Describe the objective, its views and its weight."""
         noise = self.weighting["noise"]
         law = noise if isinstance(noise, str) else repr(noise)
-        return {**super().describe(), **self.weighting, "noise": law}
+        further = {"centre": self.centre, "length": self.length}
+        return {**super().describe(), **self.weighting, "noise": law, **further}
 
     def extra_repr(self) -> str:
         """Show the view maker and how samples are weighted."""
         shown = ("samples", "variant") if self.variant == "paper" else self.weighting
         weighting = [f"{name}={self.weighting[name]!r}" for name in shown]
+        weighting += ["centre=True"] * self.centre + [f"length={self.length}"] * bool(self.length)
         return ", ".join([super().extra_repr(), *weighting])
 
 
@@ -201,6 +233,8 @@ class DenoisingCosineOracle(DenoisingCosine):
 
     def compute(self, model: Model, batch: Batch) -> Tensor:
         """Compute the dCS loss with the true c = ‖b⊙s‖/(σ√‖b‖₁), the clean data s being `pair`."""
+        if self.centre:
+            raise ValueError("centre must be False for an oracle, which knows the clean data as it is")
         view = self.own_view(batch)
         signal, sigma = _clean(batch), self.sigma
         if view.mask is None:  # a split, which adds noise to the target

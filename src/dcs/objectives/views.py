@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from dcs._checks import check_number
-from dcs.masking import BlindSpot, View, ViewMaker
+from dcs.masking import VIEWS, BlindSpot, View, ViewMaker
 from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
 from dcs.noise.level import default_ndim
 from dcs.noise.split import HoldsSigma
@@ -17,6 +17,7 @@ MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle 
 LEAST_NOISE = 0.05  # relative to the deviation of the data; weaker noise can be ignored
 
 
+@VIEWS.register("automatic")
 class AutomaticViews(HoldsSigma):
     """Split samples if their noise is equally strong everywhere, and mask entries otherwise.
 
@@ -47,6 +48,11 @@ class AutomaticViews(HoldsSigma):
     def splits(self) -> bool:
         """Whether samples are split; otherwise entries are masked."""
         return bool(self.sigma > 0)
+
+    @property
+    def added(self) -> float:
+        """Standard deviation of the noise that is added to what the model sees; 0 if entries are masked."""
+        return self.alpha * float(self.sigma) if self.splits else 0.0
 
     def delegate(self, shape: tuple[int, ...]) -> ViewMaker:
         """Return the view maker that was chosen, for samples of a shape."""

@@ -14,7 +14,17 @@ from torch import Generator, Tensor, nn
 
 from dcs import models
 from dcs._registry import named
-from dcs.data import LogMel, Samples, Source, Split, fingerprint
+from dcs.data import (
+    LogMel,
+    RandomWindows,
+    Samples,
+    Source,
+    Split,
+    Units,
+    fingerprint,
+    measure_units,
+    windowed,
+)
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
 from dcs.runs.directory import Run, load
@@ -33,6 +43,7 @@ class Seen(NamedTuple):
     lengths: Tensor | None
     pair: Numbers | None
     front_end: LogMel | None
+    units: Units = Units()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,8 +91,10 @@ def fit(
         displays: What shows or logs the metrics of each epoch.
     """
     parts = parts or Parts()
+    if config.window is not None:
+        data = windowed(data, config.window)
     seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
-    x, lengths, pair, front_end = seen
+    x, lengths, pair, front_end, units = seen
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
         network = make_network(config, seen.shape) if parts.network is None else parts.network
@@ -116,6 +129,7 @@ def fit(
         network.load_state_dict(trained.state_dict())
         learned = Learned(
             scale=prediction_scale(network, objective, x, lengths, models.device_named(config.device)),
+            units=units,
             largest=largest_value(data.x),
             feature_names=tuple(feature_names),
             front_end=None if front_end is None else front_end.describe(),
@@ -134,6 +148,8 @@ def fit(
 
 def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
     """Return what the network sees of data: samples, or standardised spectrograms of recordings."""
+    if config.window is not None:
+        return _see_windows(data, config, pair)
     front_end = make_front_end(config)
     if front_end is None:
         return Seen(data.x, data.lengths, pair, None)
@@ -145,8 +161,22 @@ def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> See
     return Seen(x, lengths, second, front_end)
 
 
+def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> Seen:
+    """Return random windows of data."""
+    if pair is not None:
+        raise ValueError("pair is not supported with windows: cut both observations into samples, or use dcs")
+    if config.front_end is not None:
+        raise ValueError("window is not applicable to spectrograms: use --mixed windows for recordings")
+    window = config.window or ()
+    windows = RandomWindows(windowed(data, window).items, window)  # type: ignore[arg-type]
+    units = measure_units(windows) if config.standardise else Units()
+    return Seen(RandomWindows(windows.items, window, units), None, None, None, units)
+
+
 def see_shape(config: TrainingConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of what the network sees of samples of a shape."""
+    if config.window is not None:
+        return (*shape[: -len(config.window)], *config.window)
     front_end = make_front_end(config)
     with named("front_end"):
         return shape if front_end is None else front_end.shape(*shape)

@@ -1,21 +1,38 @@
 """What a finished run makes of data: features, denoised samples, and signals of any length."""
 
+import contextlib
 import copy
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn.functional import pad
 
 from dcs import models, objectives
+from dcs._progress import progress
 from dcs.augmentation import Views
-from dcs.data import Batches, DataWarning, LogMel, Samples, Split, map_batches, rows_per_batch, valid_entries
+from dcs.data import (
+    Batches,
+    DataWarning,
+    Items,
+    LogMel,
+    RandomWindows,
+    Samples,
+    Split,
+    map_batches,
+    rows_per_batch,
+    valid_entries,
+    windowed,
+)
 from dcs.runs.record import Learned, RunRecord
+from dcs.runs.tiling import Tiling, noise_at, places, predict_item
 
 Array = NDArray[Any]
 Numbers = Tensor | Samples
@@ -25,6 +42,9 @@ _OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
 # Seed of the masks that data is scored with. Not one that people choose: with it, `dcs.noise.add` would have
 # drawn the very noise that a split draws.
 _SCORE_SEED = 0x5C07E_DA7A
+_WINDOW_ENTRIES = 2**17  # encoded at once
+_TILES = {1: (2**17,), 2: (512, 512), 3: (64, 192, 192)}  # for networks that take samples of any size
+_DRAWS = 4
 _SIGNAL_ENTRIES = 2**17  # in the windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 
@@ -75,25 +95,126 @@ class Predictor:
         learned = self.learned.model_copy(update={"feature_names": names})
         self.record = self.record.model_copy(update={"learned": learned})
 
+    @property
+    def window(self) -> tuple[int, ...] | None:
+        """Size of the windows that the network was trained on; None if it takes samples as a whole."""
+        return self.record.training.window
+
     def transform(self, data: Split | Numbers) -> Array:
-        """Compute the features of samples, (n, k) in float32."""
-        return self.encode(*self._seen(data))
+        """Compute the features of samples, (n, k) in float32.
+
+        Of items that are larger than a window, these are the mean and the deviation over its windows of each
+        feature, (n, 2k).
+        """
+        if self.window is None:
+            return self.encode(*self._seen(data))
+        items = self.items_of(data)
+        sums: Array = np.zeros((3, len(items), 1))
+        for features, numbers, _ in self.encode_windows(items):
+            if sums.shape[2] != features.shape[1]:
+                sums = np.zeros((3, len(items), features.shape[1]))
+            values = features.astype(np.float64)
+            for total, part in zip(sums, (np.ones_like(values), values, values**2), strict=True):
+                np.add.at(total, numbers, part)
+        mean = sums[1] / sums[0]
+        deviation = np.sqrt(np.maximum(0, sums[2] / sums[0] - mean**2))
+        return np.concatenate([mean, deviation], axis=1).astype(np.float32)
+
+    def encode_windows(self, items: Items) -> Iterator[tuple[Array, list[int], list[tuple[int, ...]]]]:
+        """Yield the features of windows that cover all items, (m, k), with their items and places."""
+        window = self.window or ()
+        encode, inputs, found = models.encoder_of(self.network), self._inputs(), places(items, window)
+        with models.inferring(self.network, self.device), progress("encoding", len(items)) as advance:
+            done = 0
+            while some := list(itertools.islice(found, max(1, _WINDOW_ENTRIES // math.prod(window)))):
+                x = torch.stack([items.padded(index, place, window) for index, place in some])
+                features = encode(inputs(self.learned.units.apply(x).to(self.device)))
+                numbers = [index for index, _ in some]
+                yield features.float().cpu().numpy(), numbers, [place for _, place in some]
+                advance(numbers[-1] - done)
+                done = numbers[-1]
 
     def encode(self, x: Numbers, lengths: Tensor | None = None) -> Array:
         """Compute the features of what the network sees of samples: these, or their spectrograms."""
         encode, inputs = models.encoder_of(self.network), self._inputs()
         return self._map(lambda x, _=None: encode(inputs(x)), x, lengths)
 
-    def denoise(self, data: Split | Numbers) -> Array:
+    def denoise(self, data: Split | Numbers) -> Any:
         """Predict the clean samples behind noisy ones, in their shape and float32.
 
         An objective that sees directions only leaves the length of a prediction s_hat open; it is then
         a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end, the
-        spectrogram in dB is predicted.
+        spectrogram in dB is predicted. Items of different sizes are a list of arrays.
         """
         self.check_predicts("denoise")
+        if self.window is not None:
+            items = self.items_of(data)
+            whole = [self.denoise_item(items, index) for index in range(len(items))]
+            return np.stack(whole) if len(set(items.sizes)) == 1 else whole
         x, lengths = self._seen(data)
         return self._map(lambda x, valid=None: self._undone(self._predict(x, valid)), x, lengths)
+
+    def denoise_item(
+        self, items: Items, index: int, *, out: Array | None = None, draws: int | None = None
+    ) -> Array:
+        """Predict the clean item behind a noisy one of any size, in bounded memory.
+
+        Args:
+            items: Items, of which one is denoised.
+            index: Its number.
+            out: Array of zeros of its shape, in float32, that the result is written to, such as a file that
+                is mapped into memory; by default a new one.
+            draws: Number of predictions to average, each from the item with other noise added, as in
+                training; 0 predicts from the item as it is. By default 4 where training has split samples.
+        """
+        self.check_predicts("denoise")
+        added = float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
+        draws = _DRAWS if draws is None else draws
+        result = np.zeros(items.shape(items.sizes[index]), np.float32) if out is None else out
+        units, key = self.learned.units, self.record.training.seed
+        precise: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if self.record.training.precision == "bf16":
+            precise = torch.autocast(self.device.type, torch.bfloat16)
+
+        def predict(seen: Tensor, starts: list[tuple[int, ...]]) -> Tensor:
+            x, total = units.apply(seen).to(self.device), None
+            for draw in range(draws if added else 0):
+                noise = [noise_at(key, draw, start, seen.shape[1:]) for start in starts]
+                with precise:
+                    part = self.network(x + added * torch.stack(noise).to(self.device)).float()
+                total = part if total is None else total + part
+            if total is None:
+                with precise:
+                    total = self.network(x).float() * max(1, draws)
+            return units.undo((total / max(1, draws)).cpu())
+
+        with models.inferring(self.network, self.device):
+            predict_item(predict, items, index, self._tiling(), result)
+        if self.scale_free:
+            _match(result, items, index)
+        return result
+
+    def _tiling(self) -> Tiling:
+        """Return how items are covered: by overlapping windows, or by tiles if the network takes any size."""
+        window, stride = self.window or (), int(getattr(self.network, "stride", 0))
+        if not stride or not hasattr(self.network, "context"):
+            return Tiling(window)
+        margin = -(-int(self.network.context) // stride) * stride  # type: ignore[arg-type]
+        return Tiling(_TILES[len(window)], margin, stride)
+
+    def items_of(self, data: Split | Numbers) -> Items:
+        """Return data as items, which must have the channels of the training data."""
+        split = data if isinstance(data, Split) else Split(data)
+        items = windowed(split, self.window or ()).items
+        assert items is not None  # noqa: S101
+        if items.shape(self.window or ()) != self.shape:
+            channels = {None: "no axis of channels", 1: "1 channel"}
+            have, want = (
+                channels.get(count, f"{count} channels")
+                for count in (items.channels, self.shape[0] if len(self.shape) > items.ndim else None)
+            )
+            raise ValueError(f"X has {have}, but the run was trained on data with {want}: convert it first")
+        return items
 
     def denoise_signal(self, signal: Tensor) -> Tensor:
         """Predict the clean signals behind noisy ones of any length, (channels, t).
@@ -184,6 +305,8 @@ class Predictor:
 
     def _seen(self, data: Split | Numbers) -> tuple[Numbers, Tensor | None]:
         """Return what the network sees of data, and the lengths of samples without padding."""
+        if self.window is not None:
+            return RandomWindows(self.items_of(data), self.window, self.learned.units), None
         x, lengths = (data.x, data.lengths) if isinstance(data, Split) else (data, None)
         self.check_data(x)
         if self.front_end is None:
@@ -238,6 +361,23 @@ def prediction_scale(
         return 1.0
     scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
     return scale if 0 < scale < math.inf else 1.0
+
+
+def _match(result: Array, items: Items, index: int) -> None:
+    """Shift and scale a prediction to the brightness and contrast of the noisy item, in place."""
+    rows = np.array_split(np.arange(items.sizes[index][0]), -(-result.size // 2**22))
+    sums = np.zeros(5)
+    for some in rows if result.size else ():
+        start, size = (int(some[0]), *[0] * (items.ndim - 1)), (len(some), *items.sizes[index][1:])
+        x = items.region(index, start, size).numpy().astype(np.float64)
+        place: Any = (..., slice(int(some[0]), int(some[-1]) + 1), *[slice(None)] * (items.ndim - 1))
+        s = result[place].astype(np.float64)
+        sums += [x.size, x.sum(), s.sum(), (x * s).sum(), (s * s).sum()]
+    count, of_x, of_s, of_both, of_square = sums
+    variance = of_square / count - (of_s / count) ** 2
+    factor = max(0.0, (of_both / count - of_x * of_s / count**2) / variance) if variance > 0 else 1.0
+    result *= factor
+    result += (of_x - factor * of_s) / count
 
 
 def largest_value(x: Numbers) -> float:

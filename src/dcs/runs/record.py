@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 import dcs
-from dcs.data import Source
+from dcs.data import Source, Units
 from dcs.training import CUSTOM, Facts, RunError, TrainingConfig, complete
 from dcs.training.config import validated
 
@@ -35,6 +35,7 @@ class Learned(BaseModel):
         objective: Description of the objective as it was used, views and estimates included.
         predicts: Whether the network predicts samples.
         scale_free: Whether only the direction of its predictions counts.
+        units: Offset and scale that are taken out of windows, where they are standardised.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,6 +47,7 @@ class Learned(BaseModel):
     objective: dict[str, Any] | None = None
     predicts: bool = True
     scale_free: bool = False
+    units: Units = Units()
 
 
 class RunRecord(BaseModel):

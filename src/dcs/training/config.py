@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import nn
 
 from dcs import models, objectives
 from dcs._registry import explain, named, options_of
 from dcs.augmentation import CIFAR10, CIFAR100
-from dcs.data import LogMel
+from dcs.data import LogMel, Split, count_windows, default_window
 from dcs.masking import VIEWS
 from dcs.noise.level import default_ndim
 
@@ -18,6 +19,8 @@ CUSTOM = "custom"  # in place of the name of an objective or network that was gi
 _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 _RECORDING_BATCH = 64
+_WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**17  # of a training on windows: steps, and entries in a batch
+_WINDOW_ALPHA = 0.5  # strength of the split: see results/denoising.md
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -38,6 +41,16 @@ class TrainingConfig(BaseModel):
     front_end: dict[str, Any] | None = Field(
         None,
         description="Options of log-mel spectrograms for recordings; None trains on samples as they are.",
+    )
+    window: tuple[int, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=3,
+        description="Size of the windows that are drawn from samples; None takes samples as a whole.",
+    )
+    standardise: bool = Field(
+        False,
+        description="Whether the mean of windows is subtracted, and they are divided by their deviation.",
     )
     network: str = Field("mlp", description="Network to train.")
     network_options: dict[str, Any] = Field({}, description="Options of the network, e.g. hidden or width.")
@@ -99,6 +112,10 @@ class TrainingConfig(BaseModel):
                 f"patience must be left out for objective {self.objective!r} without held-out samples, as "
                 f"its training loss says nothing about its features; or set validation, e.g. to 0.1"
             )
+        if self.window is not None and min(self.window) < 1:
+            raise ValueError(f"window must be positive sizes, e.g. [64, 64], got {list(self.window)}")
+        if self.standardise and self.window is None:
+            raise ValueError("standardise is only applicable to windows: set window, or scale the data")
         if self.front_end is not None:
             if "rate" not in self.front_end:
                 raise ValueError(
@@ -116,12 +133,20 @@ class Facts(NamedTuple):
         samples: Number of samples.
         rate: Sampling rate in Hz, for recordings.
         name: Name of a known data set, or anything else.
+        sizes: Size of each item, where samples are windows of items.
     """
 
     shape: tuple[int, ...]
     samples: int
     rate: int | None = None
     name: str = ""
+    sizes: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, split: Split, rate: int | None = None, name: str = "") -> "Facts":
+        """Return what is known about a split."""
+        sizes = () if split.items is None else tuple(split.items.sizes)
+        return cls(tuple(split.x.shape[1:]), len(split), rate, name, sizes)
 
 
 def read_config(settings: Mapping[str, Any]) -> TrainingConfig:
@@ -155,6 +180,7 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
             recipe = {k: v for k, v in recipe.items() if k not in ("learning_rate", "weight_decay")}
         given = {**recipe, **given}
     given = _for_recordings(given, facts, domain)
+    given = _for_windows(given, facts, name)
     network = given.setdefault("network", "mlp")
     if "n_components" not in given:
         given["n_components"] = 10 if network == CUSTOM else models.default_components(network)
@@ -164,6 +190,12 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
     checked = read_config(given)
     if "max_epochs" in given:
         return checked
+    if checked.window is not None:
+        sizes = facts.sizes or (facts.shape[-len(checked.window) :],) * facts.samples
+        steps = math.ceil(
+            count_windows(sizes, checked.window) * (1 - checked.validation) / checked.batch_size
+        )
+        return checked.model_copy(update={"max_epochs": max(1, math.ceil(_WINDOW_STEPS / max(1, steps)))})
     learning = max(1, round(facts.samples * (1 - checked.validation)))
     epochs = max(_FEWEST_EPOCHS, math.ceil(_STEPS / math.ceil(learning / checked.batch_size)))
     # Enough for any data is too much for some: little data is soon overfitted.
@@ -231,6 +263,49 @@ def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> 
             f"spectrograms, or use one of {', '.join(fitting)}"
         )
     return given
+
+
+def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | None) -> dict[str, Any]:
+    """Complete settings for samples that are learned window by window: a U-Net on standardised windows."""
+    if "window" not in given:
+        ndim = len(facts.sizes[0]) if facts.sizes else 2
+        if facts.sizes:
+            given = {**given, "window": facts.shape[-ndim:]}
+        elif "network" not in given and is_large(facts):
+            given = {**given, "window": default_window(2, [facts.shape[-2:]])}
+    if given.get("window") is None:
+        return given
+    window = given["window"]
+    usual: dict[str, Any] = {"standardise": True}
+    if name is None or name.kind.predicts:
+        size = max(4, min(256, _WINDOW_ENTRIES // max(1, math.prod(window))))
+        usual |= {
+            "network": "resunet",
+            "batch_size": size,
+            "schedule": "cosine",
+            "precision": fast_precision(),
+        }
+    given = {**usual, **given}
+    if given.get("network") == "resunet" and len(window) != 2:
+        given["network_options"] = {"ndim": len(window), **(given.get("network_options") or {})}
+    options = given.get("objective_options") or {}
+    if name is not None and name.base == "dcs" and options.get("variant") != "paper":
+        given["objective_options"] = {"centre": True, "length": 1.0, **options}
+    if name is not None and name.base in ("dcs", "r2r") and not given.get("masking"):
+        given["masking"] = {"kind": "automatic", "alpha": _WINDOW_ALPHA}
+    return given
+
+
+def is_large(facts: Facts) -> bool:
+    """Return whether samples are pictures that are better learned from window by window."""
+    sides = facts.shape[-2:]
+    return facts.rate is None and len(facts.shape) in (2, 3) and min(sides) >= 16 and max(sides) > 64
+
+
+def fast_precision() -> str:
+    """Return the precision in which convolutions are fastest on this machine's CPU."""
+    known = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return "bf16" if any(getattr(torch.cpu, name, bool)() for name in known) else "no"
 
 
 def _with_colours(options: Mapping[str, Any], name: str) -> dict[str, Any]:

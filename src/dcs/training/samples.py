@@ -13,6 +13,7 @@ from dcs.training.meters import PARTS
 from dcs.training.optimizer import held_out_samples
 
 _MEASURED = 512
+_FEWEST_GROUPS = 10
 Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # samples, pairs, and which entries are not padding
 
 
@@ -41,6 +42,10 @@ class TrainingSamples:
         # All processes draw the same order.
         self.order = Generator().manual_seed(config.seed)
         rows = torch.randperm(x.shape[0], generator=self.order)
+        groups = x.groups() if isinstance(x, Samples) else None
+        if groups is not None and int(groups.max()) >= _FEWEST_GROUPS:  # whole groups are held out
+            draw = torch.randperm(int(groups.max()) + 1, generator=self.order)
+            rows = rows[draw[groups[rows]].argsort(stable=True)]
         held_out = held_out_samples(config, x.shape[0])
         self.batches = Batches(
             x,

@@ -1,0 +1,158 @@
+"""Cover an item of any size with windows, and join what a network predicts for them without seams."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dcs.data import Items
+
+Array = NDArray[Any]
+
+_ENTRIES = 2**18  # predicted at once: more maps would leave the cache of a processor
+_BLOCK = 64  # side of the blocks in which random numbers are drawn
+
+
+class Tiling(NamedTuple):
+    """How items are covered.
+
+    Args:
+        window: Size of a window.
+        margin: Entries at the sides of a window whose prediction is not used, but for those at the border of
+            an item; None lets windows overlap by half, and cross-fades them.
+        stride: Multiple that sides of windows and their places must be of.
+    """
+
+    window: tuple[int, ...]
+    margin: int | None = None
+    stride: int = 1
+
+    def fitted(self, size: Sequence[int]) -> tuple[int, ...]:
+        """Return the size of the windows for an item: one that is small needs no larger ones."""
+        if self.margin is None:
+            return self.window
+        rounded = [-(-length // self.stride) * self.stride for length in size]
+        return tuple(min(side, length) for side, length in zip(self.window, rounded, strict=True))
+
+
+def cover(length: int, window: int, margin: int | None, stride: int = 1) -> tuple[list[int], Array]:
+    """Place windows along an axis.
+
+    Args:
+        length: Length of the axis.
+        window: Length of a window, a multiple of the stride.
+        margin: Entries at either end of a window that are not used; see `Tiling`.
+        stride: Multiple that places are of.
+
+    Returns:
+        Where windows begin, and the weight of each of their entries, (m, window). For each entry of the axis
+        the weights sum to one; those beyond its end are 0.
+
+    Example:
+        >>> starts, weights = cover(10, 6, 1)
+        >>> starts, weights.astype(int).tolist()
+        ([0, 4], [[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]])
+    """
+    last = max(0, -(-(length - window) // stride) * stride)
+    step = max(1, window // 2) if margin is None else window - 2 * margin
+    starts = [*range(0, last, max(stride, step // stride * stride)), last]
+    if margin is None:
+        fade = np.hanning(window + 2)[1:-1]  # never 0, so that what one window covers is that window
+        weights = np.tile(fade, (len(starts), 1))
+    else:
+        weights = np.zeros((len(starts), window))
+        edges = [0, *(start + margin for start in starts[1:]), last + window]
+        for row, start in enumerate(starts):
+            weights[row, edges[row] - start : edges[row + 1] - start] = 1
+    place = np.array(starts)[:, None] + np.arange(window)
+    weights[place >= length] = 0
+    total = np.zeros(last + window)
+    np.add.at(total, place, weights)
+    return starts, weights / np.maximum(total[place], 1e-300)
+
+
+def tiles(items: Items, index: int, tiling: Tiling) -> Iterator[tuple[list[tuple[int, ...]], list[Array]]]:
+    """Yield the places of some windows of an item at a time, and the weights of their entries."""
+    window = tiling.fitted(items.sizes[index])
+    axes = [
+        cover(length, side, tiling.margin, tiling.stride)
+        for length, side in zip(items.sizes[index], window, strict=True)
+    ]
+    numbers = itertools.product(*(range(len(starts)) for starts, _ in axes))
+    while some := list(itertools.islice(numbers, max(1, _ENTRIES // math.prod(window)))):
+        places = [tuple(axes[a][0][n] for a, n in enumerate(number)) for number in some]
+        weights = [_outer([axes[a][1][n] for a, n in enumerate(number)]) for number in some]
+        yield places, weights
+
+
+def places(items: Items, window: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the windows that cover all items, side by side: the number of the item and the place of each."""
+    for index, size in enumerate(items.sizes):
+        axes = [cover(length, side, 0)[0] for length, side in zip(size, window, strict=True)]
+        yield from ((index, place) for place in itertools.product(*axes))
+
+
+def predict_item(
+    predict: Callable[[Tensor, list[tuple[int, ...]]], Tensor],
+    items: Items,
+    index: int,
+    tiling: Tiling,
+    out: Array,
+) -> None:
+    """Add the prediction for an item to an array of zeros, window by window.
+
+    Args:
+        predict: Function of windows, (m, ...), and of their places, that returns a prediction of each.
+        items: Items.
+        index: Number of the item.
+        tiling: How it is covered.
+        out: Array of the item's shape in float32, which may be a file that is mapped into memory.
+    """
+    size = items.sizes[index]
+    window = tiling.fitted(size)
+    for places, weights in tiles(items, index, tiling):
+        seen = torch.stack([items.padded(index, place, window) for place in places])
+        for place, weight, part in zip(places, weights, predict(seen, places).numpy(), strict=True):
+            inside = [min(side, have - start) for side, have, start in zip(window, size, place, strict=True)]
+            target: Any = (..., *(slice(start, start + s) for start, s in zip(place, inside, strict=True)))
+            used: Any = (..., *(slice(0, side) for side in inside))
+            out[target] += (part * weight)[used]
+
+
+def noise_at(key: int, draw: int, start: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """Return standard normal numbers that depend on their place alone, so that windows agree where they meet.
+
+    Args:
+        key: Random seed.
+        draw: Number of the draw.
+        start: Place of the window along each axis of space or time.
+        shape: Shape of the window, with axes of channels before those.
+    """
+    size, lead = shape[-len(start) :], tuple(shape[: -len(start)])
+    out = np.empty(shape, np.float32)
+    blocks = [range(a // _BLOCK, -(-(a + s) // _BLOCK)) for a, s in zip(start, size, strict=True)]
+    for block in itertools.product(*blocks):
+        sequence = np.random.SeedSequence(key, spawn_key=(draw, *block))
+        drawn = np.random.Generator(np.random.SFC64(sequence)).standard_normal(
+            (*lead, *[_BLOCK] * len(start)), np.float32
+        )
+        to: list[Any] = [...]
+        of: list[Any] = [...]
+        for number, a, s in zip(block, start, size, strict=True):
+            begin, end = max(a, number * _BLOCK), min(a + s, (number + 1) * _BLOCK)
+            to.append(slice(begin - a, end - a))
+            of.append(slice(begin - number * _BLOCK, end - number * _BLOCK))
+        out[tuple(to)] = drawn[tuple(of)]
+    return torch.from_numpy(out)
+
+
+def _outer(vectors: Sequence[Array]) -> Array:
+    result = np.ones(())
+    for vector in vectors:
+        result = result[..., None] * vector
+    return result.astype(np.float32)
