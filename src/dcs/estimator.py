@@ -29,9 +29,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     """Learn features from noisy, unlabelled data; a scikit-learn transformer.
 
     Data, called X below, is an array, list, data frame, tensor, memory map, `torch.utils.data.Dataset`,
-    `dcs.data.Samples` or `dcs.data.Split` of samples (n, d), (n, t), (n, h, w) or (n, c, h, w). 8- and 16-bit
-    unsigned integers are pixel values and scaled to 0…1, as by `dcs.data.load`; other numbers are used as
-    they are. Neighbouring entries are used for masking: for columns without an order see `objective`.
+    `dcs.data.Samples` or `dcs.data.Split` of samples (n, d), (n, t), (n, h, w) or (n, c, h, w); a list of
+    images or signals of different sizes; or a path. 8- and 16-bit unsigned integers are pixel values and
+    scaled to 0…1, as by `dcs.data.load`; other numbers are used as they are. Neighbouring entries are used
+    for masking: for columns without an order see `objective`.
 
     Parameters that are None are completed for the data at hand, exactly as by `dcs fit`: with the same data
     and seed, both give the same weights.
@@ -43,6 +44,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         objective_options: Options of the objective, if it is a name, e.g. {"power": 1}.
         masking: View maker, if the objective is a name: its name as `kind` and its options, e.g.
             {"rho": 0.2, "radius": 2}, or {"kind": "amplitude"} for signals.
+        window: Size of windows to learn from, e.g. (64, 64); by default whole samples, unless these are
+            images of more than 64 pixels, or of different sizes. Features are then the mean and the deviation
+            over windows, and images of any size are denoised.
         front_end: Options of `dcs.data.LogMel` for waveforms (n, t), e.g. {"rate": 16000}; the network then
             sees standardised log-mel spectrograms, masked along time. None: X as it is.
         network: Network to train: a name in `dcs.models.NETWORKS`; or a module, of which a copy is trained;
@@ -68,7 +72,8 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         patience: Epochs of a clearly higher held-out loss before stopping; the latest weights that are not
             clearly worse than the best are kept.
         ema: Decay of the moving average of weights that is kept.
-        precision: Precision of training: `no` (float32), `fp16` or `bf16`. Predictions are made in float32.
+        precision: Precision of training: `no` (float32), `fp16` or `bf16`; by default `no`, or `bf16` for
+            windows where the CPU computes in it. Predictions from whole samples are made in float32.
         compile: Whether to compile the network for training; not with self-supervised objectives.
         device: `auto` (the best one available) or `cpu`.
         resident: Whether to hold data in memory or to read it batch by batch; None decides by its size.
@@ -103,6 +108,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         objective: str | objectives.Objective = "dcs",
         objective_options: dict[str, Any] | None = None,
         masking: dict[str, Any] | None = None,
+        window: tuple[int, ...] | None = None,
         front_end: dict[str, Any] | None = None,
         network: str | nn.Module | Callable[..., nn.Module] | None = None,
         network_options: dict[str, Any] | None = None,
@@ -120,7 +126,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         validation: float | None = None,
         patience: int | None = None,
         ema: float | None = None,
-        precision: str = "no",
+        precision: str | None = None,
         compile: bool = False,  # noqa: A002  (as the setting of a run is called)
         device: str = "auto",
         resident: bool | None = None,
@@ -129,6 +135,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.objective = objective
         self.objective_options = objective_options
         self.masking = masking
+        self.window = window
         self.front_end = front_end
         self.network = network
         self.network_options = network_options
@@ -267,7 +274,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if learned.feature_names:
             self.feature_names_in_ = np.array(learned.feature_names, dtype=object)
         seen = runs.see_shape(self.config_, self.shape_)
-        self._n_features_out = runs.count_features(self.network_, seen)
+        self._n_features_out = runs.count_features(self.network_, seen) * (2 if predictor.window else 1)
 
     def _check_parameters(self) -> None:
         """Check what the configuration does not hold."""
@@ -321,6 +328,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _read(self, X: Any, *, fitting: bool = False) -> data.Split:  # noqa: N803
         """Return data as a split in memory or on disk, with the lengths of samples if they are known."""
+        if isinstance(X, str | os.PathLike) or (isinstance(X, data.Split) and X.items is not None):
+            return self._read_split(X, fitting)
+        if isinstance(X, list | tuple) and len({np.shape(one) for one in X if hasattr(one, "shape")}) > 1:
+            return self._read_split(X, fitting)
         source = _source_of(X, "X")
         if isinstance(source, TorchDataset) or _ndim(source) > 2:
             x = self._samples(source, "X")
@@ -333,11 +344,25 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if fitting and (isinstance(source, TorchDataset) or len(x.shape) > 2):
             self.n_features_in_ = math.prod(x.shape[1:])
             self.__dict__.pop("feature_names_in_", None)
-        if not fitting and tuple(x.shape[1:]) != self.shape_:
+        if not fitting and self.predictor_.window is None and tuple(x.shape[1:]) != self.shape_:
             raise ValueError(
                 f"X must have samples of shape {self.shape_}, as fitted, got {tuple(x.shape[1:])}"
             )
         return data.Split(x, lengths=X.lengths if isinstance(X, data.Split) else None)
+
+    def _read_split(self, source: Any, fitting: bool) -> data.Split:
+        """Return files, a list of arrays of different sizes, or a split of items of any size, as a split."""
+        split: data.Split = source
+        if not isinstance(source, data.Split):
+            split = data.load(source, resident=self.resident).train
+        if fitting:
+            self.n_features_in_ = math.prod(split.x.shape[1:])
+            self.__dict__.pop("feature_names_in_", None)
+        elif self.predictor_.window is None and tuple(split.x.shape[1:]) != self.shape_:
+            raise ValueError(
+                f"X must have samples of shape {self.shape_}, as fitted, got {tuple(split.x.shape[1:])}"
+            )
+        return split
 
     def _read_pair(self, pair: Any, x: Numbers) -> Numbers:
         second = self._samples(_source_of(pair, "pair"), "pair")

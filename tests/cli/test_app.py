@@ -127,7 +127,7 @@ def test_an_error_of_the_library_names_options(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     for name, size in (("a", 8), ("b", 16)):
         pillow.new("L", (size, size)).save(tmp_path / f"{name}.png")
-    result = dcs("fit", str(tmp_path), "--out", str(tmp_path.parent / "run"))
+    result = dcs("fit", str(tmp_path), "--mixed", "error", "--out", str(tmp_path.parent / "run"))
     assert result.returncode == 1
     assert "--mixed resize" in result.stderr
     assert "mixed=" not in result.stderr

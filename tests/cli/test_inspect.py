@@ -248,8 +248,7 @@ def test_notes_say_what_was_inspected():
 
 
 def test_errors_name_options_and_remedies(photos, tmp_path):
-    picture = next(photos.glob("*.png"))
-    assert "put it in a folder" in inside("inspect", picture).stderr
+    assert "is neither a known data set" in inside("inspect", photos / "none.png").stderr
     assert "--skip-bad is not applicable to digits" in inside("inspect", "digits", "--skip-bad").stderr
     assert "--out must end in" in inside("inspect", photos, "--out", tmp_path / "x.txt").stderr
     (tmp_path / "none").mkdir()

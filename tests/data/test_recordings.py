@@ -156,7 +156,6 @@ def test_wrong_options_for_recordings(tmp_path, options, says):
         ({"rate": 8000}, "rate is for recordings"),
         ({"hop": 3}, "hop is for recordings"),
         ({"mixed": "pad"}, 'mixed="pad" is for recordings'),
-        ({"mixed": "windows", "size": 3}, 'mixed="windows" is for recordings'),
     ],
 )
 def test_what_is_for_recordings_is_refused_for_images(tmp_path, options, says):

@@ -99,7 +99,7 @@ def test_sizes(size, expected):
         ({"subset": 0}, "subset must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": None}, "seed must be a valid integer, got None"),
-        ({"mixed": "stretch"}, "mixed must be one of error, resize, crop, pad, windows, got 'stretch'"),
+        ({"mixed": "stretch"}, "mixed must be one of auto, windows, crop, resize, pad, error, got 'stretch'"),
         ({"part": "test"}, "part must be one of train, all, got 'test'"),
         ({"prepare": "grey"}, "prepare must be one of flat, rgb, got 'grey'"),
         ({"skip_bad": 1}, "skip_bad must be True or False, got 1"),
@@ -283,7 +283,7 @@ def test_recordings_are_read_as_trained(sounds):
     cropped = Source.of(sounds, mixed="crop").reading_as(trained, 100)
     assert (cropped.mixed, cropped.size, cropped.rate, cropped.hop) == ("crop", 100, 8000, None)
     from_esc50 = plain.reading_as(Source.of("esc50"), 220_500)
-    assert (from_esc50.rate, from_esc50.size, from_esc50.mixed) == (44_100, 220_500, "error")
+    assert (from_esc50.rate, from_esc50.size, from_esc50.mixed) == (44_100, 220_500, "auto")
     assert Source.of("digits").reading_as(trained, 100) == Source.of("digits")
     assert plain.reading_as(Source.of("digits"), 8) == plain
     assert Source.of("esc50").as_read(load("tones")) == Source.of("esc50")

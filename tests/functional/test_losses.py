@@ -753,3 +753,31 @@ def test_cosine_is_between_minus_one_and_one(seed, size):
     target, prediction = torch.randn((2, 4, size), generator=seeded(seed))
     values = F.cosine_loss(target, prediction, reduction="none")
     assert bool((values.abs() <= 1 + 1e-6).all())
+
+
+def test_length_loss_is_that_of_a_loop():
+    x, prediction = torch.randn(2, 5, 3, 4, generator=seeded()).double()
+    mask = torch.rand(5, 3, 4, generator=seeded(1)) < 0.5
+    expected = []
+    for row in range(5):
+        u, v = x[row][mask[row]], prediction[row][mask[row]]
+        expected.append(float(((v.norm() - (u @ v) / v.norm()) / u.norm()) ** 2))
+    found = F.length_loss(prediction, x, mask, reduction="none")
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64))
+    assert F.length_loss(prediction, x, mask) == pytest.approx(sum(expected) / 5)
+
+
+def test_length_loss_changes_lengths_only_and_is_smallest_at_the_nearest():
+    x = torch.randn(4, 30, generator=seeded())
+    prediction = torch.randn(4, 30, generator=seeded(1)).add(x).requires_grad_()
+    F.length_loss(prediction, x).backward()
+    across = (
+        prediction.grad
+        - prediction * ((prediction.grad * prediction).sum(1) / prediction.square().sum(1))[:, None]
+    )
+    assert float(across.abs().max()) < 1e-6 * float(prediction.grad.abs().max()) + 1e-9
+    nearest = prediction.detach() * ((x * prediction).sum(1) / prediction.square().sum(1)).detach()[:, None]
+    assert float(F.length_loss(nearest, x)) < 1e-12
+    zeros = torch.zeros(2, 3, requires_grad=True)
+    F.length_loss(zeros, x[:2, :3]).backward()
+    assert bool(zeros.grad.isfinite().all())

@@ -127,7 +127,8 @@ def test_parts_may_be_any_module():
     [
         (
             lambda: models.build("abc", (8, 8)),
-            "network must be one of mlp, conv, conv1d, unet, resnet18, resnet50, vit, waveunet, got 'abc'",
+            "network must be one of mlp, conv, conv1d, unet, resunet, resnet18, resnet50, vit, waveunet, "
+            "got 'abc'",
         ),
         (lambda: models.build("mlp", (8, 8), 0), "n_components must be at least 1"),
         (lambda: models.build("mlp", (8, 8), hidden=(0,)), "hidden must be at least 1"),

@@ -10,6 +10,7 @@ from torch import nn
 from dcs import functional as F
 from dcs import objectives
 from dcs.masking import AmplitudeNeighbors, BlindSpot
+from dcs.noise import GaussianSplit
 from tests.helpers import seeded
 
 NAMES = [name for name, entry in objectives.OBJECTIVES.items() if entry.factory.predicts]
@@ -36,7 +37,7 @@ def model():
 
 
 def test_registry_holds_the_names_of_the_contract():
-    assert NAMES == ["mse", "cosine", "n2v", "n2n", "sure", "dae", "dcs"]
+    assert NAMES == ["mse", "cosine", "n2v", "r2r", "n2n", "sure", "dae", "dcs"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -282,3 +283,29 @@ def test_sure_with_a_pair_averages_sigma_over_valid_entries():
     loss = objectives.SURE(sigma)(lambda v: v, zeros, None, zeros, valid=valid)
     assert loss.item() == pytest.approx(-0.01)
     assert objectives.SURE(1)(lambda v: v, zeros, pair=zeros).item() == pytest.approx(-1)
+
+
+def test_centred_dcs_does_not_see_brightness():
+    """Adding a constant to samples and predictions changes nothing; without centring, the loss nears -k."""
+    x = torch.randn(6, 12, 12, generator=seeded())
+    masker = GaussianSplit(0.5)
+    objective = objectives.DenoisingCosine(masker, centre=True, length=0.5)
+    model = torch.nn.Conv1d(12, 12, 3, padding=1)
+
+    def shifted(by):
+        return objective(lambda seen: model(seen - by) + by, x + by, seeded(1)).item()
+
+    assert shifted(100.0) == pytest.approx(shifted(0.0), abs=1e-4)
+    assert objective.describe()["centre"] is True
+    assert not objective.scale_free
+    assert objectives.DenoisingCosine().scale_free
+
+
+def test_centred_dcs_ignores_padding():
+    x = torch.randn(3, 20, generator=seeded()) + 5
+    valid = torch.arange(20) < torch.tensor([20, 12, 7])[:, None]
+    objective = objectives.DenoisingCosine(GaussianSplit(0.5), centre=True, length=1.0)
+    losses = [
+        float(objective(lambda seen: seen, x.where(valid, fill), seeded(1), valid=valid)) for fill in (0, 99)
+    ]
+    assert losses[0] == losses[1]

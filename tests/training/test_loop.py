@@ -677,7 +677,7 @@ def test_wrong_settings_are_named(settings, match):
             {"objective_options": {"powr": 1}},
             "unknown option 'objective_options.powr' of objective 'dcs': did you mean 'power'",
         ),
-        ({"masking": {"kind": "dots"}}, "masking: view must be one of .*, split, got 'dots'"),
+        ({"masking": {"kind": "dots"}}, "masking: view must be one of .*, split, automatic, got 'dots'"),
         ({"masking": {"ro": 0.1}}, "unknown option 'masking.ro' of view 'blind_spot': did you mean 'rho'"),
         (
             {"objective": "mse", "masking": {"rho": 0.1}},

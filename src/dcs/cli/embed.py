@@ -2,13 +2,20 @@
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dcs.cli.options import Data, Overwrite, Part, Reading, RunFolder, load, reads_data, splits
-from dcs.cli.output import check_output, write, write_npy
+from dcs.cli.output import check_folder, check_output, write, write_npy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dcs.data import Split
+    from dcs.runs import Predictor
 
 
 @reads_data
@@ -20,6 +27,19 @@ def embed(
     ],
     reading: Reading,
     part: Annotated[Part, typer.Option(help="Splits to embed, of a data set that has them.")] = Part.all,
+    per_window: Annotated[
+        bool,
+        typer.Option(
+            "--per-window",
+            help="Write a row for each window of a picture; without it, the mean and deviation over windows.",
+        ),
+    ] = False,
+    maps: Annotated[
+        Path | None,
+        typer.Option(
+            "--map", help="New folder for dense feature maps, one .npy file (features, height, width) each."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the features of data: one row per sample, and an index of the file or row of each."""
@@ -30,21 +50,68 @@ def embed(
     index = out.with_suffix(".csv")
     check_output(out, [".npy"], overwrite, data)
     check_output(index, [".csv"], overwrite, data)
+    if maps is not None:
+        check_folder(maps, overwrite, data)
     predictor = runs.load(run)
+    if maps is not None and predictor.window is None:
+        raise ValueError("--map needs a run that learned from windows of pictures: see --mixed windows")
     loaded = load(reading.like(data, predictor.record.source, predictor.shape), predictor)
-    windows = loaded.train.starts is not None and loaded.rate is not None
+    cut = loaded.train.starts is not None  # recordings, whose windows are samples
+    if per_window and predictor.window is None and not cut:
+        raise ValueError("--per-window needs data that is cut into windows: see --mixed windows")
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["row", "split", "source", *(["start_seconds"] if windows else [])])
+    axes = ["depth", "top", "left"][-len(predictor.window or ()) :]
+    further = [] if not per_window else ["start_seconds"] if cut else axes
+    table.writerow(["row", "split", "source", *further])
     features: list[np.ndarray] = []
     for name, split in splits(loaded, part):
         before = sum(len(rows) for rows in features)
-        features.append(predictor.transform(split))
-        for number in range(len(split)):
-            source = split.names[number] if len(split.names) else f"row {number}"
-            start = [] if split.starts is None else [round(int(split.starts[number]) / (loaded.rate or 1), 4)]
-            table.writerow([before + number, name, source, *start])
+        found, numbers, starts = _features(predictor, split, loaded.rate, per_window)
+        features.append(found)
+        for row, (number, start) in enumerate(zip(numbers, starts, strict=True)):
+            table.writerow([before + row, name, _source(split, number), *start])
+        if maps is not None:
+            _write_maps(predictor, split, maps)
     rows = np.concatenate(features)
     write_npy(out, rows)
     write(index, text.getvalue().encode())
     typer.echo(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} features; {index} is their index")
+
+
+def _source(split: "Split", number: int) -> str:
+    return str(split.names[number]) if len(split.names) else f"row {number}"
+
+
+def _features(
+    predictor: "Predictor", split: "Split", rate: int | None, per_window: bool
+) -> "tuple[np.ndarray, Iterable[int], Iterable[Sequence[float]]]":
+    """Return features, and the number of the sample and the place of the window that each row belongs to."""
+    import numpy as np
+
+    from dcs.runs import pooled
+
+    if split.starts is not None:
+        features = predictor.transform(split)
+        if per_window:
+            return features, range(len(split)), [(round(s / (rate or 1), 4),) for s in split.starts.tolist()]
+        _, first, number = np.unique(split.names, return_index=True, return_inverse=True)
+        return pooled(features, number), first, [()] * len(first)
+    if not per_window:
+        return predictor.transform(split), range(len(split)), [()] * len(split)
+    found = list(predictor.encode_windows(predictor.items_of(split)))
+    numbers = [number for _, some, _ in found for number in some]
+    return (
+        np.concatenate([one for one, _, _ in found]),
+        numbers,
+        [place for _, _, some in found for place in some],
+    )
+
+
+def _write_maps(predictor: "Predictor", split: "Split", folder: Path) -> None:
+    """Write the dense feature map of each item, under the name of its file."""
+    items = predictor.items_of(split)
+    for number in range(len(items)):
+        target = folder / Path(_source(split, number)).with_suffix(".npy")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_npy(target, predictor.feature_map(items, number))

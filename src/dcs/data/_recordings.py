@@ -28,6 +28,7 @@ _STREAMED = 0x7FFFF000  # bytes, and more, promise writers of WAV files that can
 _LOUDEST = 1e15  # so that the power of a frame, or of a recording, is finite in float32
 _TAPS = 10  # SciPy's resampling filter reaches so many samples, of the lower rate, to either side
 _BLOCK = 2**20
+_WINDOW_SECONDS = 5  # of recordings of different lengths, at most
 
 
 class _Header(NamedTuple):
@@ -87,7 +88,8 @@ def plan_recordings(files: Sequence[Path], reading: "Reading") -> Plan:
         files: One per recording.
         reading: Options of reading. For different lengths, mixed `crop` cuts out the centre, `pad` appends
             zeros to shorter recordings and crops longer ones, and `windows` cuts each into windows, the last
-            of which ends where the recording does.
+            of which ends where the recording does; `auto` is `windows` of the longest, at most 5 s, and
+            shorter recordings are followed by zeros.
 
     Raises:
         DataError: If a file cannot be read, or recordings differ that must not.
@@ -115,6 +117,8 @@ def plan_recordings(files: Sequence[Path], reading: "Reading") -> Plan:
         )
     rate = rates[0] if rate is None else rate
     lengths = [_resampled(header, rate) for header in headers]
+    if mixed == "auto" and len(set(lengths)) > 1:
+        mixed, size = "windows", size or min(max(lengths), _WINDOW_SECONDS * rate)
     length = _agree_on_length(files, lengths, mixed, size)
     sections = []
     for file, header, have in zip(files, headers, lengths, strict=True):

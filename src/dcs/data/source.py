@@ -91,7 +91,7 @@ class Source(Reading):
             noise=noise,
             seed=described.get("seed") or 0,
             label=parse_label(label) if isinstance(label, str) else label,
-            mixed=described.get("mixed") or "auto",
+            mixed="auto" if described.get("mixed") in (None, "error") else described["mixed"],
             size=described.get("size"),
             skip_bad=bool(described.get("skipped")),
         )
@@ -137,8 +137,11 @@ class Source(Reading):
         return [*options, "--skip-bad"] if self.skip_bad else options
 
     def as_read(self, data: Dataset) -> Self:
-        """Return the source with the sample rate that its recordings were found to have."""
-        return self.model_copy(update={"rate": data.rate}) if self._has_recordings() else self
+        """Return the source with the sample rate and the windows that its recordings were found to have."""
+        if not self._has_recordings():
+            return self
+        windows = {} if data.train.starts is None else {"mixed": "windows", "size": data.shape[0]}
+        return self.model_copy(update={"rate": data.rate, **windows})
 
     def reading_as(self, trained: "Source", length: int | None) -> Self:
         """Return the source with recordings read as those of a training, where no option says otherwise.

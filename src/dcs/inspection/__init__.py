@@ -6,7 +6,14 @@ from dcs._checks import check_choice, check_integer
 from dcs.data import Dataset
 from dcs.inspection._advice import advise, advise_small, snr_distributions
 from dcs.inspection._evidence import gather
-from dcs.inspection._reading import as_split, choose_samples, is_ordered, spectrograms, spread_rows
+from dcs.inspection._reading import (
+    as_split,
+    choose_samples,
+    is_ordered,
+    spectrograms,
+    spread_rows,
+    windows_of,
+)
 from dcs.inspection._result import (
     FAILS,
     HOLDS,
@@ -78,7 +85,9 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         split = spectrograms(x, samples)
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
+    split, about = windows_of(split)
     chosen, ndim, notes = choose_samples(split, samples, domain)
+    notes = about + notes
     entries = chosen[0].numel()
     ordered = domain is not None or is_ordered(chosen)
     evidence = gather(chosen, ndim if ordered else None)
@@ -92,7 +101,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     if spread is None and advice.views in ("blind_spot", "amplitude"):
         advice = advise_small(entries)
     c, k, dim = spread or (None, None, None)
-    if evidence.offset is not None:
+    if evidence.offset is not None and whole.items is None:  # windows are standardised in training
         notes += (
             f"The mean of all values, {evidence.mean:.4g}, is large compared with their standard deviation, "
             f"{evidence.deviation:.2g}. The results on the noise do not depend on this offset, but the "
@@ -123,6 +132,6 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         dim=dim,
         advice=advice,
         domain=domain,
-        offset=evidence.offset,
+        offset=evidence.offset if whole.items is None else None,
         examples=examples,
     )

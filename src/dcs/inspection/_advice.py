@@ -59,7 +59,10 @@ def advise(
     elif evidence.noisier:
         why = "Only a part of the data is noisy, and masking needs to know neither which nor how noisy it is."
     elif state == NO_ANSWER:
-        why = "Masking does not need the noise level. (By default, dcs fit chooses views by itself.)"
+        why = (
+            "Masking does not need the noise level. (By default, dcs fit decides by itself: it splits "
+            "samples if it finds noise that is equally strong everywhere, and masks otherwise.)"
+        )
     elif not even:
         why = "The noise is not equally strong everywhere, and masking does not need the noise level."
     elif evidence.too_quiet:

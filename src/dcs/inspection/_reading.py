@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 from dcs._progress import progress
-from dcs.data import Dataset, LogMel, Samples, Split, check_shortest, load, warn_of_silence
+from dcs.data import (
+    Dataset,
+    LogMel,
+    RandomWindows,
+    Samples,
+    Split,
+    check_shortest,
+    load,
+    warn_of_silence,
+)
 from dcs.noise.level import default_ndim
 
 _ENTRIES = 2**22  # inspected, unless samples are so large that these would be few of them
@@ -26,6 +35,16 @@ def as_split(x: Any) -> Split:
     if x is None or isinstance(x, bytes | dict):
         raise TypeError(f"x must be an array, a tensor, data of dcs.data or a path, got {type(x).__name__}")
     return load(x).train
+
+
+def windows_of(split: Split) -> tuple[Split, tuple[str, ...]]:
+    """Return windows of items of any size as samples, with a note; other samples as they are."""
+    if split.items is None:
+        return split, ()
+    window = tuple(split.x.shape[-split.items.ndim :])
+    windows = RandomWindows(split.items, window)
+    note = f"Windows of {' x '.join(map(str, window))} values are inspected, at random places."
+    return Split(windows), (note,)
 
 
 def choose_samples(split: Split, most: int, domain: str | None) -> tuple[Tensor, int, tuple[str, ...]]:

@@ -40,7 +40,10 @@ _MEANINGS = {
         UNKNOWN: "If predictions look blotchy, neighbours share noise: increase the radius of the masks.",
     },
 }
-_COUNTS = " If noise grows with brightness (photon counts), train on the square root of the data."
+_COUNTS = (
+    " If the noise grows with brightness (photon counts), train on the square root of the data, whose noise "
+    "is nearly uniform."
+)
 _DIFFER = {
     "sample": " But some samples have much less noise ({0.least:.3g}) than the median one ({0.typical:.3g}).",
     "position": " But it depends on the position: from {0.least:.3g} to {0.typical:.3g} in the cells of a "
@@ -153,7 +156,7 @@ def sigma_of(evidence: Evidence, state: str, recordings: bool = False) -> Sigma:
         ends.append(evidence.part.at.deviation)
     if state == CLEAN:
         ends.append(evidence.noise or 0.0)
-    agree, why = False, "The samples are too few or too small for all three estimates."
+    agree, why = False, "Too few or too small samples for all three estimates; others may include detail."
     if chen and mad and flat:
         agree, why = _agreement(evidence, state, (chen.value, mad.value, flat.value), recordings)
     at_least = evidence.correlated and state != CLEAN
@@ -191,7 +194,7 @@ def _agreement(
             "have least."
         )
     if chen == min(values):
-        return False, f"{differ}: chen2015 is small if neighbours share noise, or some regions have less."
+        return False, f"{differ}: chen2015 is small if neighbours share noise (in spectrograms they do)."
     return False, f"{differ}: fine detail and outliers raise chen2015; mad is robust to outliers."
 
 

@@ -44,7 +44,7 @@ class ResidualUNet(nn.Module):
         ndim: Number of axes of space or time: 1, 2 or 3.
 
     Attributes:
-        stride: Multiple that sides are filled up to, by repeating the last entries.
+        stride: Multiple that sides are filled up to, by mirroring the sample at its end.
         context: Distance from which an entry of the input still changes an entry of the output.
 
     Example:
@@ -119,9 +119,10 @@ class ResidualUNet(nn.Module):
         """Return samples with an axis of channels, and sides that are multiples of the stride."""
         # Not len(x), which an exported graph would keep as a number.
         x = x.reshape(x.shape[0], self.channels, *x.shape[-self.ndim :])
-        missing = [-length % self.stride for length in x.shape[2:]]
-        if any(missing):
-            x = functional.pad(x, [side for after in reversed(missing) for side in (0, after)], "replicate")
+        for axis, length in enumerate(x.shape[2:], 2):
+            if length % self.stride:  # mirrored, as `Items.padded` does
+                place = torch.arange(-(-length // self.stride) * self.stride, device=x.device) % (2 * length)
+                x = x.index_select(axis, torch.minimum(place, 2 * length - 1 - place))
         if self.ndim == 1:
             return x
         return x.contiguous(memory_format=torch.channels_last if self.ndim == 2 else torch.channels_last_3d)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import wave
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ def make_gallery(predictor: Predictor, shown: Selection, options: ReportOptions)
     painter = find_painter(part, predictor.front_end, shown.rate)
     strips = None
     if predictor.predicts:
+        part = replace(part, items=None)  # of pictures of any size, the centre is shown
         denoised = torch.from_numpy(predictor.denoise(part))
         if not bool(denoised.isfinite().all()):
             raise RunError("its predictions have NaN or infinite entries, so training has diverged")
@@ -123,6 +125,7 @@ def _snr(predictor: Predictor, part: Split, generator: torch.Generator) -> Tenso
         return ratio
     if weights is None:
         return None
+    x = predictor.learned.units.apply(x)
     lengths, front_end = part.lengths, predictor.front_end
     if front_end is not None:
         x = front_end(x, lengths)

@@ -2,7 +2,7 @@
 
 from dcs.runs.directory import Run, Stopped, load, read_history, save
 from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape
-from dcs.runs.predictor import Predictor, nearest
+from dcs.runs.predictor import Predictor, nearest, pooled
 from dcs.runs.record import (
     CHECKPOINTS,
     CONFIG,
@@ -40,6 +40,7 @@ __all__ = [
     "fit",
     "load",
     "nearest",
+    "pooled",
     "read_history",
     "read_record",
     "readable",

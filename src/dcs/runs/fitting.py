@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import math
+import resource
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,6 +103,9 @@ def fit(
     count_features(network.cpu(), seen.shape)
     if parts.pair is None:
         check_views(objective, seen.shape)
+    for part in objective.modules():  # a noise level is given in the units of the data
+        if isinstance(part, HoldsSigma) and part.is_known and units.scale != 1:
+            part.sigma.div_(units.scale)
     plain, left_out = _plain(config)
     record = RunRecord(
         source=source,
@@ -133,7 +138,7 @@ def fit(
             largest=largest_value(data.x),
             feature_names=tuple(feature_names),
             front_end=None if front_end is None else front_end.describe(),
-            objective=objective.describe(),
+            objective=_in_data_units(objective.describe(), units),
             predicts=objective.predicts,
             scale_free=objective.scale_free,
         )
@@ -144,6 +149,18 @@ def fit(
             run.finish(network.state_dict(), kept, learned)
             record = run.record
         return Predictor(network, objective.cpu(), record, front_end, history)
+
+
+def _in_data_units(described: dict[str, Any], units: Units) -> dict[str, Any]:
+    """Return the description of an objective with noise levels in the units of the data."""
+    return {
+        name: _in_data_units(value, units)
+        if isinstance(value, dict)
+        else value * units.scale
+        if name == "sigma" and isinstance(value, float)
+        else value
+        for name, value in described.items()
+    }
 
 
 def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
@@ -194,13 +211,12 @@ def estimate(data: Split, config: TrainingConfig) -> dict[str, float]:
     began = time.perf_counter()
     train(network, make_objective(config), some, trial)
     seconds = (time.perf_counter() - began) / 3 * steps
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    held = 0 if isinstance(x, Samples) else x.numel() * x.element_size()
+    unit = 1 if sys.platform == "darwin" else 1024
     return {
-        "parameters": parameters,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "about_seconds": round(seconds, 1),
-        # Weights, gradients and Adam's two averages; the data; and the activations of a batch.
-        "about_megabytes": round((16 * parameters + held + 40 * some.numel()) / 1e6, 1),
+        # The steps above have used what a training uses: data, weights, averages of Adam and activations.
+        "about_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6),
     }
 
 

@@ -108,17 +108,9 @@ class Predictor:
         """
         if self.window is None:
             return self.encode(*self._seen(data))
-        items = self.items_of(data)
-        sums: Array = np.zeros((3, len(items), 1))
-        for features, numbers, _ in self.encode_windows(items):
-            if sums.shape[2] != features.shape[1]:
-                sums = np.zeros((3, len(items), features.shape[1]))
-            values = features.astype(np.float64)
-            for total, part in zip(sums, (np.ones_like(values), values, values**2), strict=True):
-                np.add.at(total, numbers, part)
-        mean = sums[1] / sums[0]
-        deviation = np.sqrt(np.maximum(0, sums[2] / sums[0] - mean**2))
-        return np.concatenate([mean, deviation], axis=1).astype(np.float32)
+        found = [(features, numbers) for features, numbers, _ in self.encode_windows(self.items_of(data))]
+        features, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return pooled(features, numbers)
 
     def encode_windows(self, items: Items) -> Iterator[tuple[Array, list[int], list[tuple[int, ...]]]]:
         """Yield the features of windows that cover all items, (m, k), with their items and places."""
@@ -138,6 +130,30 @@ class Predictor:
         """Compute the features of what the network sees of samples: these, or their spectrograms."""
         encode, inputs = models.encoder_of(self.network), self._inputs()
         return self._map(lambda x, _=None: encode(inputs(x)), x, lengths)
+
+    def feature_map(self, items: Items, index: int) -> Array:
+        """Compute features for every place of an item, (k, ...), one for each `stride` entries along an axis.
+
+        The network must have a method `map`, as `ResidualUNet` has.
+        """
+        name = type(self.network).__name__
+        if not hasattr(self.network, "map"):
+            raise ValueError(f"feature maps need a network with map, such as resunet, which {name} lacks")
+        compute: Any = self.network.map
+        tiling, units = self._tiling(), self.learned.units
+        with models.inferring(self.network, self.device):
+            channels = compute(torch.zeros(1, *self.shape, device=self.device)).shape[1]
+            size = (-(-length // tiling.stride) for length in items.sizes[index])
+            result = np.zeros((channels, *size), np.float32)
+            predict_item(
+                lambda seen, _: compute(units.apply(seen).to(self.device)).float().cpu(),
+                items,
+                index,
+                tiling,
+                result,
+                scale=tiling.stride,
+            )
+        return result
 
     def denoise(self, data: Split | Numbers) -> Any:
         """Predict the clean samples behind noisy ones, in their shape and float32.
@@ -322,6 +338,22 @@ class Predictor:
     ) -> Array:
         with models.inferring(self.network, self.device):
             return map_batches(call, x, rows=rows, device=self.device, lengths=lengths)
+
+
+def pooled(features: Array, numbers: Array) -> Array:
+    """Return the mean and the deviation over windows of each feature, (n, 2k).
+
+    Args:
+        features: Features of windows, (m, k).
+        numbers: Number of the item that each window belongs to, from 0, (m,).
+    """
+    sums = np.zeros((3, int(numbers.max()) + 1, features.shape[1]))
+    values = features.astype(np.float64)
+    for total, part in zip(sums, (np.ones_like(values), values, values**2), strict=True):
+        np.add.at(total, numbers, part)
+    mean = sums[1] / sums[0]
+    deviation = np.sqrt(np.maximum(0, sums[2] / sums[0] - mean**2))
+    return np.concatenate([mean, deviation], axis=1).astype(np.float32)
 
 
 def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from dcs.data import Items
 Array = NDArray[Any]
 
 _ENTRIES = 2**18  # predicted at once: more maps would leave the cache of a processor
-_BLOCK = 64  # side of the blocks in which random numbers are drawn
+_BLOCKS = {1: 4096, 2: 64, 3: 16}  # sides of the blocks in which random numbers are drawn
 
 
 class Tiling(NamedTuple):
@@ -103,6 +103,8 @@ def predict_item(
     index: int,
     tiling: Tiling,
     out: Array,
+    *,
+    scale: int = 1,
 ) -> None:
     """Add the prediction for an item to an array of zeros, window by window.
 
@@ -112,16 +114,21 @@ def predict_item(
         index: Number of the item.
         tiling: How it is covered.
         out: Array of the item's shape in float32, which may be a file that is mapped into memory.
+        scale: Entries of the item, along each axis, for one of the prediction.
     """
-    size = items.sizes[index]
-    window = tiling.fitted(size)
-    for places, weights in tiles(items, index, tiling):
-        seen = torch.stack([items.padded(index, place, window) for place in places])
-        for place, weight, part in zip(places, weights, predict(seen, places).numpy(), strict=True):
-            inside = [min(side, have - start) for side, have, start in zip(window, size, place, strict=True)]
-            target: Any = (..., *(slice(start, start + s) for start, s in zip(place, inside, strict=True)))
-            used: Any = (..., *(slice(0, side) for side in inside))
-            out[target] += (part * weight)[used]
+    window = tiling.fitted(items.sizes[index])
+    thinned = (slice(None, None, scale),) * items.ndim
+    for starts, weights in tiles(items, index, tiling):
+        seen = torch.stack([items.padded(index, start, window) for start in starts])
+        for start, weight, part in zip(starts, weights, predict(seen, starts).numpy(), strict=True):
+            weighted = part * weight[thinned]
+            sides = weighted.shape[-items.ndim :]
+            target: Any = (
+                ...,
+                *(slice(a // scale, a // scale + s) for a, s in zip(start, sides, strict=True)),
+            )
+            inside: Any = (..., *(slice(0, length) for length in out[target].shape[-items.ndim :]))
+            out[target] += weighted[inside]
 
 
 def noise_at(key: int, draw: int, start: Sequence[int], shape: Sequence[int]) -> Tensor:
@@ -133,20 +140,19 @@ def noise_at(key: int, draw: int, start: Sequence[int], shape: Sequence[int]) ->
         start: Place of the window along each axis of space or time.
         shape: Shape of the window, with axes of channels before those.
     """
-    size, lead = shape[-len(start) :], tuple(shape[: -len(start)])
+    size, lead, side = shape[-len(start) :], tuple(shape[: -len(start)]), _BLOCKS[len(start)]
     out = np.empty(shape, np.float32)
-    blocks = [range(a // _BLOCK, -(-(a + s) // _BLOCK)) for a, s in zip(start, size, strict=True)]
+    blocks = [range(a // side, -(-(a + s) // side)) for a, s in zip(start, size, strict=True)]
     for block in itertools.product(*blocks):
         sequence = np.random.SeedSequence(key, spawn_key=(draw, *block))
-        drawn = np.random.Generator(np.random.SFC64(sequence)).standard_normal(
-            (*lead, *[_BLOCK] * len(start)), np.float32
-        )
+        generator = np.random.Generator(np.random.SFC64(sequence))
+        drawn = generator.standard_normal((*lead, *[side] * len(start)), np.float32)
         to: list[Any] = [...]
         of: list[Any] = [...]
         for number, a, s in zip(block, start, size, strict=True):
-            begin, end = max(a, number * _BLOCK), min(a + s, (number + 1) * _BLOCK)
+            begin, end = max(a, number * side), min(a + s, (number + 1) * side)
             to.append(slice(begin - a, end - a))
-            of.append(slice(begin - number * _BLOCK, end - number * _BLOCK))
+            of.append(slice(begin - number * side, end - number * side))
         out[tuple(to)] = drawn[tuple(of)]
     return torch.from_numpy(out)
 
