@@ -1,5 +1,6 @@
 """`dcs denoise`: a denoised copy of data."""
 
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +11,11 @@ from dcs.cli.options import Data, Overwrite, Part, Reading, RunFolder, load, rea
 from dcs.cli.output import check_folder, check_output, write, write_npy, write_png
 
 if TYPE_CHECKING:
-    from dcs.data import Dataset, Sound
+    from dcs.data import Dataset, Items, Sound, Source, Split
     from dcs.runs import Predictor
 
 _AT_ONCE = 256  # images in memory
+_LARGE = 2**27  # entries of images that are written band by band
 
 
 @reads_data
@@ -29,6 +31,14 @@ def denoise(
     ],
     reading: Reading,
     part: Annotated[Part, typer.Option(help="Splits to denoise, of a data set that has them.")] = Part.all,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Number of predictions to average, each with other noise added; 0 predicts from the data as "
+            "it is; for runs on windows.  [default: 4 if training has split samples]",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a denoised copy of data, on the scale of the data."""
@@ -56,13 +66,121 @@ def denoise(
             )
         typer.echo(_write_recordings(predictor, rate, Path(data), out, reading.given.get("skip_bad", False)))
         return
-    loaded = load(reading.like(data, trained, predictor.shape), predictor)
+    source = reading.like(data, trained, predictor.shape)
+    loaded = load(source, predictor)
+    if predictor.window is not None:
+        if as_array:
+            shape = _write_array(predictor, [split for _, split in splits(loaded, part)], out, draws)
+            typer.echo(f"{out}: {shape}")
+        else:
+            typer.echo(_write_pictures(predictor, loaded, part, source, out, draws))
+        return
+    if draws is not None:
+        raise ValueError("--draws is only applicable to a run that learned from windows: leave it out")
     if as_array:
         denoised = np.concatenate([predictor.denoise(split) for _, split in splits(loaded, part)])
         write_npy(out, denoised)
         typer.echo(f"{out}: {denoised.shape}")
     else:
         typer.echo(_write_images(predictor, loaded, part, data, out))
+
+
+def _write_array(
+    predictor: "Predictor", chosen: "list[Split]", out: Path, draws: int | None
+) -> tuple[int, ...]:
+    """Write denoised items of one size to a .npy file, one by one, and return its shape."""
+    import os
+
+    import numpy as np
+
+    from dcs._progress import progress
+
+    parts = [predictor.items_of(split) for split in chosen]
+    shapes = {items.shape(size) for items in parts for size in items.sizes}
+    if len(shapes) > 1:
+        raise ValueError("--out must be a folder for pictures of different sizes, which no one array can hold")
+    shape = (sum(map(len, parts)), *shapes.pop())
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        array = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
+        row = 0
+        with progress("denoising", shape[0]) as advance:
+            for items in parts:
+                for index in range(len(items)):
+                    predictor.denoise_item(items, index, out=array[row], draws=draws)
+                    advance(1)
+                    row += 1
+        array.flush()
+        os.replace(unfinished, out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return shape
+
+
+def _write_pictures(
+    predictor: "Predictor", loaded: "Dataset", part: Part, source: "Source", out: Path, draws: int | None
+) -> str:
+    """Write denoised pictures of any size, each to a file of the name and format of its own."""
+    from itertools import groupby
+
+    from dcs._progress import progress
+    from dcs.data import encode_image, file_of
+
+    chosen = [split for _, split in splits(loaded, part)]
+    if loaded.location is None or not all(len(split.names) for split in chosen):
+        raise ValueError(f"--out must be a .npy file for this data, got {out}: a folder is for image files")
+    root = loaded.location if loaded.location.is_dir() else loaded.location.parent
+    count = 0
+    with progress("denoising", sum(map(len, chosen))) as advance:
+        for split in chosen:
+            items = predictor.items_of(split)
+            for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
+                rows, target = list(numbers), out / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE:
+                    _write_large(predictor, items, rows, root / name, target, source.axes, draws)
+                else:
+                    denoised = [predictor.denoise_item(items, row, draws=draws) for row in rows]
+                    write(target, encode_image(denoised, root / name, source.axes))
+                advance(len(rows))
+                count += 1
+    return f"{out}: {count} image{'s' * (count != 1)}"
+
+
+def _write_large(
+    predictor: "Predictor",
+    items: "Items",
+    rows: list[int],
+    like: Path,
+    target: Path,
+    axes: str | None,
+    draws: int | None,
+) -> None:
+    """Write denoised pictures to a TIFF file, band by band, so that none is in memory as a whole."""
+    import os
+    import tempfile
+
+    import numpy as np
+
+    from dcs.data import TiffOutput
+
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with TiffOutput(like, unfinished, axes) as output, tempfile.TemporaryFile(dir=target.parent) as scratch:
+            for number, row in enumerate(rows):
+                size = items.sizes[row]
+                shape = items.shape(size)
+                scratch.truncate(0)
+                scratch.truncate(4 * math.prod(shape))  # zeros
+                array = np.memmap(scratch, np.float32, "r+", shape=shape)
+                predictor.denoise_item(items, row, out=array, draws=draws)
+                band = max(1, 2**24 // (math.prod(shape) // size[0]))
+                for top in range(0, size[0], band):
+                    some = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))
+                    output.write(number, (top, *[0] * (len(size) - 1)), array[some])
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: str, out: Path) -> str:

@@ -1,0 +1,183 @@
+"""Folders of pictures of any size through fit, embed, denoise, inspect, evaluate and report."""
+
+import contextlib
+import csv
+import json
+import signal
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import dcs
+from dcs import runs
+from dcs.training import Facts, complete
+from tests.helpers import inside, seeded
+
+SMALL = (
+    "--set",
+    'network_options={"width": 4, "depth": 2}',
+    "--components",
+    "6",
+    "--threads",
+    "1",
+    "--size",
+    "32",
+)
+
+
+def smooth(size, seed):
+    """A random smooth picture in 0.2 ... 0.8."""
+    coarse = torch.rand(1, 1, 6, 6, generator=seeded(seed))
+    fine = torch.nn.functional.interpolate(coarse, size, mode="bicubic")[0, 0]
+    return 0.2 + 0.6 * (fine - fine.min()) / (fine.max() - fine.min())
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "photos"
+    for number in range(12):
+        size = (90, 70) if number % 2 else (70, 90 + number)
+        noisy = dcs.noise.add(smooth(size, number)[None], "gaussian", 0.1, seed=number)[0]
+        path = folder / f"{'ab'[number % 2]}/{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.rint(noisy.clamp(0, 1).numpy() * 255).astype(np.uint8)).save(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(photos, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    result = inside("fit", photos, "--out", out, *SMALL, "--epochs", 40, "--batch-size", 16)
+    assert result.returncode == 0, result.stderr
+    assert "samples were split, for uniform noise of deviation 0.1" in result.stdout
+    return out
+
+
+def test_what_is_decided_by_the_data(photos, tmp_path):
+    out = inside("fit", photos, "--out", tmp_path / "run", "--dry-run")
+    shown = json.loads(out.stdout)
+    settings = shown["training"]
+    assert shown["shape"] == settings["window"] == [64, 64]
+    assert (settings["network"], settings["schedule"], settings["standardise"]) == ("resunet", "cosine", True)
+    assert settings["objective_options"] == {"centre": True, "length": 1.0}
+    assert settings["masking"] == {"kind": "automatic", "alpha": 0.5}
+    assert shown["about_megabytes"] > 100
+    simsiam = json.loads(
+        inside("fit", photos, "--out", tmp_path / "run", "--dry-run", "--objective", "simsiam").stdout
+    )
+    assert simsiam["training"]["network"] == "resnet18"
+
+
+def test_denoised_copies_keep_names_and_formats_and_are_closer_to_the_truth(photos, run, tmp_path):
+    result = inside("denoise", run, photos, "--out", tmp_path / "cleaner")
+    assert result.returncode == 0, result.stderr
+    assert "12 images" in result.stdout
+    errors = []
+    for number in range(12):
+        name = f"{'ab'[number % 2]}/{number:02d}.png"
+        clean = smooth((90, 70) if number % 2 else (70, 90 + number), number).numpy()
+        pair = [np.asarray(Image.open(folder / name)) for folder in (photos, tmp_path / "cleaner")]
+        assert pair[0].shape == pair[1].shape
+        assert pair[1].dtype == np.uint8
+        errors.append([float(((one / 255 - clean) ** 2).mean()) for one in pair])
+    noisy, denoised = np.mean(errors, axis=0)
+    assert 10 * np.log10(noisy / denoised) > 6  # dB
+
+
+def test_embed_gives_a_row_for_each_picture_and_for_each_window(photos, run, tmp_path):
+    features = tmp_path / "features.npy"
+    assert inside("embed", run, photos, "--out", features, "--map", tmp_path / "maps").returncode == 0
+    pooled = np.load(features)
+    assert pooled.shape == (12, 12)
+    index = list(csv.DictReader(features.with_suffix(".csv").open()))
+    assert [row["source"] for row in index][:2] == ["a/00.png", "a/02.png"]
+    windows = tmp_path / "windows.npy"
+    assert inside("embed", run, photos, "--out", windows, "--per-window").returncode == 0
+    each, places = np.load(windows), list(csv.DictReader(windows.with_suffix(".csv").open()))
+    first = [n for n, row in enumerate(places) if row["source"] == "a/00.png"]
+    assert {(row["top"], row["left"]) for row in places[: len(first)]} == {
+        (top, left) for top in ("0", "32", "38") for left in ("0", "32", "58")
+    }
+    assert np.allclose(pooled[0, :6], each[first].mean(0), atol=1e-5)
+    assert np.allclose(pooled[0, 6:], each[first].std(0), atol=1e-4)
+    found = np.load(tmp_path / "maps/a/00.npy")
+    assert found.shape == (6, 18, 23)  # a quarter of 70 x 90, with two scales
+    predictor = runs.load(run)
+    picture = dcs.data.load(photos).train.items.whole(0)
+    with torch.no_grad():
+        whole = predictor.network.map(predictor.learned.units.apply(picture)[None])[0]
+    assert np.allclose(found, whole, atol=1e-4)
+
+
+def test_inspect_evaluate_and_report(photos, run, tmp_path):
+    shown = json.loads(inside("inspect", photos, "--json").stdout)
+    assert shown["state"] == "noisy"
+    assert shown["sigma"]["value"] == pytest.approx(0.1, rel=0.15)
+    assert shown["command"].endswith("--out run")
+    assert inside("evaluate", run, "--protocol", "knn", "--test-share", "0.5").returncode == 0
+    page = inside("report", run, "--map", "pca")
+    assert page.returncode == 0, page.stderr
+    assert (run / "report.html").stat().st_size > 10_000
+
+
+def test_the_estimator_gives_the_same_weights_and_takes_any_size(photos, run):
+    settings = {"network_options": {"width": 4, "depth": 2}, "n_components": 6, "batch_size": 16}
+    split = dcs.data.load(photos, size=32).train
+    torch.set_num_threads(1)
+    encoder = dcs.DenoisingEncoder(**settings, max_epochs=40, random_state=0).fit(split)
+    predictor = runs.load(run)
+    for name, value in predictor.network.state_dict().items():
+        assert torch.equal(value, encoder.network_.state_dict()[name])
+    pictures = [split.items.whole(0), split.items.whole(1).numpy()]
+    assert encoder.transform(pictures).shape == (2, 12)
+    assert [one.shape for one in encoder.denoise(pictures)] == [(70, 90), (70, 92)]
+    assert encoder.denoise(np.stack([pictures[1]] * 2)).shape == (2, 70, 92)
+    assert list(encoder.get_feature_names_out())[-1] == "denoisingencoder11"
+    assert np.isfinite(encoder.score(pictures))
+
+
+class Interrupt(contextlib.nullcontext):
+    """Presses Ctrl-C at the end of the second epoch."""
+
+    def epoch(self, metrics):
+        if metrics["epoch"] == 1:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_resuming_in_the_middle_of_an_epoch_gives_the_same_weights(photos, tmp_path):
+    split = dcs.data.load(photos, size=32).train
+    given = {"network_options": {"width": 4, "depth": 2}, "n_components": 6, "max_epochs": 4}
+    config = complete({**given, "batch_size": 16, "threads": 1}, Facts.of(split))
+    runs.fit(split, config, tmp_path / "whole")
+    with pytest.raises(runs.Stopped):
+        runs.fit(split, config, tmp_path / "parts", displays=[Interrupt()])
+    runs.fit(split, config, tmp_path / "parts", resume=True)
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert one == other
+
+
+def test_an_array_of_large_pictures_is_denoised_to_an_array(run, tmp_path):
+    pictures = torch.stack([smooth((80, 90), n) for n in range(2)]).numpy()
+    np.save(tmp_path / "x.npy", pictures)
+    result = inside("denoise", run, tmp_path / "x.npy", "--out", tmp_path / "y.npy", "--draws", "0")
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "y.npy").shape == (2, 80, 90)
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_what_does_not_fit_is_one_line(photos, run, tmp_path):
+    colour = tmp_path / "colour"
+    colour.mkdir()
+    Image.new("RGB", (80, 90), (9, 90, 200)).save(colour / "a.png")
+    result = inside("denoise", run, colour, "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert "X has 3 channels, but the run was trained on data with no axis of channels" in result.stderr
+    result = inside("denoise", run, photos, "--out", tmp_path / "y.npy")
+    assert result.returncode == 1
+    assert "--out must be a folder" in result.stderr
+    plain = inside("fit", "digits", "--out", tmp_path / "plain", "--epochs", 1)
+    assert plain.returncode == 0
+    result = inside("embed", tmp_path / "plain", "digits", "--out", tmp_path / "f.npy", "--per-window")
+    assert "--per-window needs data that is cut into windows" in result.stderr
