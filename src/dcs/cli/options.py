@@ -52,6 +52,12 @@ _READING: dict[str, Any] = {
         str | None,
         typer.Option(help="Target size, or size of windows, e.g. 64 or 48x64; in samples for recordings."),
     ],
+    "axes": Annotated[
+        str | None,
+        typer.Option(
+            help="Axes of TIFF files and arrays, letters from STCZYX, e.g. ZYX.  [default: as the file says]"
+        ),
+    ],
     "rate": Annotated[
         int | None, typer.Option(min=1, help="Sampling rate in Hz to which recordings are resampled.")
     ],

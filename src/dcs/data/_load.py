@@ -42,7 +42,8 @@ def load(
     *,
     resident: bool | None = None,
     mixed: str = "auto",
-    size: str | int | tuple[int, int] | None = None,
+    size: str | int | tuple[int, ...] | None = None,
+    axes: str | None = None,
     label: str | int | bool | None = None,
     fold: int | None = None,
     rate: int | None = None,
@@ -68,8 +69,11 @@ def load(
         mixed: What to do with files of different sizes: `windows` (learn from windows of `size`, whatever the
             size of a file), `crop` (to the centre), `resize` (images), `pad` (recordings, with zeros, which
             are never learned from), or `error`. `auto` is `windows` where sizes differ.
-        size: Target size: (height, width), or one number for both, or the length of recordings in samples;
-            by default the smallest found, the largest to pad to, or 64 x 64 for windows of images.
+        size: Target size: (height, width), (depth, height, width) for windows of volumes, or one number for
+            all, or the length of recordings in samples; by default the smallest found, the largest to pad to,
+            or 64 x 64 for windows of images.
+        axes: Meaning of the axes of TIFF files and arrays, in order: letters from STCZYX, where Z, Y and X
+            are space, C channels, and S and T count samples; by default as the file says.
         label: Label column of a table or DataFrame, by name or number, or array of an .npz; False if there is
             none although a column is named like one.
         fold: Test fold of data that comes in folds (esc50, tones); by default 5.
@@ -96,6 +100,7 @@ def load(
     options: dict[str, Any] = {
         "mixed": mixed,
         "size": size,
+        "axes": axes,
         "label": label,
         "fold": fold,
         "rate": rate,
@@ -175,7 +180,7 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
 
 _TABLES = {".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
 _ONE_FILE = (*IMAGE_SUFFIXES, *AUDIO_SUFFIXES)
-_FOLDER = ("mixed", "size", "rate", "hop", "skip_bad")
+_FOLDER = ("mixed", "size", "axes", "rate", "hop", "skip_bad")
 
 
 def _are_paths(source: object) -> bool:
