@@ -22,8 +22,9 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Name of a data set, a .npy, .npz, .csv or .parquet file, an image or recording, a folder of "
-        "them, or a pattern such as 'photos/*.png'.",
+        help="Name of a data set, a .npy, .npz, .h5, .zarr, .csv or .parquet file, an array in one such as "
+        "file.h5::/path/to/array, an image or recording, a folder of them, or a pattern such as "
+        "'photos/*.png'.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that dcs fit wrote.")]
