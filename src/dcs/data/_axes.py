@@ -78,6 +78,12 @@ class Layout:
         lengths = [self.shape[self.axes.index(axis)] for axis in channels]
         return item.reshape(*lengths, *space).transpose([order.index(axis) for axis in axes])
 
+    def resized(self, size: Sequence[int]) -> "Layout":
+        """Return the layout of items of another size along Z, Y and X."""
+        lengths = dict(zip([letter for letter in _SPACE if letter in self.axes], size, strict=True))
+        pairs = zip(self.axes, self.shape, strict=True)
+        return Layout(self.axes, tuple(lengths.get(axis, length) for axis, length in pairs))
+
     def _lengths_of_items(self) -> tuple[int, ...]:
         pairs = zip(self.axes, self.shape, strict=True)
         return tuple(n for axis, n in pairs if axis not in _SPACE + _CHANNELS)

@@ -82,7 +82,7 @@ class Picture(NamedTuple):
     def read(self, start: Sequence[int] | None = None, size: Sequence[int] | None = None) -> np.ndarray:
         """Read the picture, (channels, *size) or (*size) in float32; a region only if it is lazy."""
         if self.part is None:
-            with _open(self.file, self.number) as image:
+            with open_image(self.file, self.number) as image:
                 pixels = _read_pixels(self.file, image)
                 turned = _orientation(image)
             return upright(pixels if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0), turned)
@@ -208,7 +208,7 @@ def plan_images(files: Sequence[Path], reading: "Reading") -> ImagePlan:
         raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")
     if reading.axes and files and not any(file.suffix.lower() in TIFF_SUFFIXES for file in files):
         raise ValueError(f"{argument('axes')} is for TIFF files and arrays: leave it out")
-    found = scan_files(files, partial(_scan, axes=reading.axes), "scanning images")
+    found = scan_files(files, partial(scan_image, axes=reading.axes), "scanning images")
     pictures = [picture for part in found for picture in part]
     if len({picture.kind == _SCALED for picture in pictures}) > 1:
         kinds = list_kinds([picture.kind for picture in pictures], pictures)
@@ -239,7 +239,7 @@ def plan_images(files: Sequence[Path], reading: "Reading") -> ImagePlan:
 
 def check_image(file: Path, axes: str | None = None) -> None:
     """Raise DataError if an image cannot be read or is not finite."""
-    for picture in _scan(file, axes):
+    for picture in scan_image(file, axes):
         rows, *others = picture.size
         step = max(1, _LAZY_FROM // max(1, prod(others))) if picture.lazy else rows
         for start in range(0, rows, step):
@@ -290,13 +290,13 @@ def _agree_on_size(pictures: list[Picture], mixed: str, wanted: tuple[int, ...] 
     return height, width
 
 
-def _scan(file: Path, axes: str | None) -> tuple[Picture, ...]:
-    """Read the header of a file."""
+def scan_image(file: Path, axes: str | None = None) -> tuple[Picture, ...]:
+    """Read the header of an image file, and return the pictures in it."""
     if file.suffix.lower() not in TIFF_SUFFIXES:
         return (_scan_by_pillow(file, None),)
     found = scan_tiff(file, axes)
     if found is None:
-        with _open(file) as image:
+        with open_image(file) as image:
             pages = getattr(image, "n_frames", 1)
         return tuple(_scan_by_pillow(file, None if pages == 1 else page) for page in range(pages))
     parts = [(series, number) for series in found for number in range(series.layout.count)]
@@ -316,7 +316,7 @@ def _kind_of(series: TiffSeries) -> str:
 
 
 def _scan_by_pillow(file: Path, page: int | None) -> Picture:
-    with _open(file, page) as image:
+    with open_image(file, page) as image:
         pages = getattr(image, "n_frames", 1)
         if pages > 1 and image.format not in ("MPO", "TIFF"):  # in a camera's MPO, what follows are previews
             raise DataError(f"{quote(file)} holds {pages} images: split it into files of one image each")
@@ -365,10 +365,10 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
     if mode == "F":
         return np.array(image, dtype=np.float32)
     key = image.info.pop("transparency", None) if mode not in ("P", "PA") else None
-    if not grey and _bits(image) > 8:
+    if not grey and stored_bits(image) > 8:
         pixels, full = _read_deep_colour(file, image), 65535
     elif mode.startswith("I"):
-        pixels, full = np.array(image), 2 ** _bits(image) - 1 if image.format == "TIFF" else 65535
+        pixels, full = np.array(image), 2 ** stored_bits(image) - 1 if image.format == "TIFF" else 65535
         if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # Pillow inverts 8-bit ones only
             pixels = full - pixels
     else:
@@ -388,7 +388,7 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
 def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
     """Read both bytes of 16-bit colour: Pillow keeps the upper, so a second decoding reads the lower."""
     lower_of = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
-    with _open(file) as lower:
+    with open_image(file) as lower:
         tiles = []
         for tile in lower.tile:
             rawmode, *others = (tile.args,) if isinstance(tile.args, str) else tile.args
@@ -406,7 +406,7 @@ def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
         return both
 
 
-def _bits(image: Any) -> int:
+def stored_bits(image: Any) -> int:
     """Return the number of bits per channel; more than 8 only where the format has more."""
     if image.format == "TIFF":
         return int(max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))))
@@ -436,7 +436,7 @@ def _orientation(image: Any) -> int:
 
 
 @contextmanager
-def _open(file: Path, page: int | None = None) -> Iterator[Any]:
+def open_image(file: Path, page: int | None = None) -> Iterator[Any]:
     """Open an image, at a page; errors until it is closed name the file."""
     pillow = require("PIL.Image", "images", "reading images")
     try:
