@@ -22,8 +22,9 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="Name of a data set, a .npy, .npz, .csv or .parquet file, an image or recording, a folder of "
-        "them, or a pattern such as 'photos/*.png'.",
+        help="Name of a data set, a .npy, .npz, .h5, .zarr, .csv or .parquet file, an array in one such as "
+        "file.h5::/path/to/array, an image or recording, a folder of them, or a pattern such as "
+        "'photos/*.png'.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that dcs fit wrote.")]
@@ -51,6 +52,12 @@ _READING: dict[str, Any] = {
     "size": Annotated[
         str | None,
         typer.Option(help="Target size, or size of windows, e.g. 64 or 48x64; in samples for recordings."),
+    ],
+    "axes": Annotated[
+        str | None,
+        typer.Option(
+            help="Axes of TIFF files and arrays, letters from STCZYX, e.g. ZYX.  [default: as the file says]"
+        ),
     ],
     "rate": Annotated[
         int | None, typer.Option(min=1, help="Sampling rate in Hz to which recordings are resampled.")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dcs.data._dataset import DataError, Samples, is_resident
+from dcs.data._stores import StoredArray
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -19,16 +20,18 @@ _WHITE = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
 
 class ArraySamples(Samples):
-    """The rows of an array that is memory-mapped, or too large to be converted at once."""
+    """The rows of an array that is memory-mapped, stored, or too large to be converted at once."""
 
-    def __init__(self, array: Array, where: str, path: Path | None = None) -> None:
+    def __init__(self, array: Array | StoredArray, where: str, path: Path | None = None) -> None:
         self.array, self.where, self.path = array, where, path
         self.shape = array.shape
 
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read some rows."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return as_float(np.asarray(self.array)[chosen], self.where, chosen)
+        stored = self.array.rows(chosen) if isinstance(self.array, StoredArray) else None
+        rows = np.asarray(self.array)[chosen] if stored is None else stored
+        return as_float(rows, self.where, chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -59,9 +62,9 @@ def from_array(
     if _is_ready(array) and resident is not False:
         assert isinstance(array, Tensor)  # noqa: S101
         return check_values(array.detach() if array.requires_grad else array, where)
-    data = _numeric(array, where)
+    data = as_array(array, where)
     if is_resident(data.size, resident):
-        return as_float(data, where)
+        return as_float(data[...], where)
     return ArraySamples(data, where, path)
 
 
@@ -112,7 +115,11 @@ def _corrupted_npz(path: Path, error: Exception) -> DataError:
     )
 
 
-def _numeric(array: object, where: str) -> Array:
+def as_array(array: Any, where: str) -> Any:
+    """Convert to an array of real numbers; what is stored stays so."""
+    if isinstance(array, StoredArray):
+        check_numeric(array, where)
+        return array
     if hasattr(array, "toarray"):
         raise DataError(f"{where} is a sparse matrix, which has no neighbours to mask: pass x.toarray()")
     if np.ma.isMaskedArray(array) and np.ma.is_masked(array):
@@ -131,6 +138,12 @@ def _numeric(array: object, where: str) -> Array:
         raise DataError(
             f"{where} cannot be converted to an array of numbers with rows of one length: {reason}"
         ) from error
+    check_numeric(data, where)
+    return data
+
+
+def check_numeric(data: Any, where: str) -> None:
+    """Require real numbers in (samples, ...), at least one."""
     if data.dtype.kind not in "fuib":
         raise DataError(f"{where} holds {data.dtype}, not real numbers: convert it first")
     if data.ndim < 2:
@@ -139,7 +152,6 @@ def _numeric(array: object, where: str) -> Array:
         )
     if not data.size:
         raise DataError(f"{where} is empty, its shape is {data.shape}: at least one sample is needed")
-    return data
 
 
 def scale_of(data: Array) -> float:

@@ -100,16 +100,17 @@ def read_items(
         what: Name of the task in the progress display.
     """
     if not is_resident((channels or 1) * sum(map(prod, sizes)), resident):
-        return FileItems(files, partial(_decode_checked, decode), sizes, channels)
+        return FileItems(files, partial(decode_checked, decode), sizes, channels)
     out = [torch.empty(size if channels is None else (channels, *size)) for size in sizes]
     _fill_all([one.numpy() for one in out], files, decode, what)
     return ListItems(out, len(sizes[0]))
 
 
-def _decode_checked(decode: Callable[[Any], Tensor], file: Any) -> Tensor:
+def decode_checked(decode: Callable[[Any], Tensor], file: Any) -> Tensor:
+    """Decode a file, whose values must be finite."""
     with _quiet():
         found = decode(file)
-    _check(found.numpy(), tuple(found.shape), file)
+    check_sample(found.numpy(), tuple(found.shape), file)
     return found
 
 
@@ -153,7 +154,7 @@ def quote(file: object) -> str:
     return repr(str(file))
 
 
-def unreadable(file: Path, kind: str, reason: str) -> DataError:
+def unreadable(file: object, kind: str, reason: str) -> DataError:
     """Return the error for a file that cannot be opened or decoded."""
     return DataError(
         f"{quote(file)} cannot be read as {kind} ({reason}): remove it or replace it by an intact copy, or "
@@ -166,7 +167,7 @@ def no_file(file: Path) -> DataError:
     return DataError(f"{quote(file)} is a broken link or not a regular file: remove it or restore it")
 
 
-def list_kinds(kinds: Sequence[str], files: Sequence[Path]) -> str:
+def list_kinds(kinds: Sequence[str], files: Sequence[object]) -> str:
     """List the kinds among files, with counts and an example of each, the most frequent first."""
     example = dict(zip(reversed(kinds), reversed(files), strict=True))
     counts = Counter(kinds).most_common()
@@ -197,7 +198,7 @@ def _fill(rows: Rows, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> 
     def fill(start: int) -> int:
         batch = files[start : start + _FILES_PER_TASK]
         for row, file in enumerate(batch, start):
-            rows[row][...] = _check(decode(file).numpy(), rows[row].shape, file)
+            rows[row][...] = check_sample(decode(file).numpy(), rows[row].shape, file)
         return len(batch)
 
     tasks = range(0, len(files), _FILES_PER_TASK)
@@ -219,7 +220,8 @@ def changed(file: object, found: tuple[int, ...], promised: tuple[int, ...]) -> 
     )
 
 
-def _check(sample: np.ndarray, shape: tuple[int, ...], file: object) -> np.ndarray:
+def check_sample(sample: np.ndarray, shape: tuple[int, ...], file: object) -> np.ndarray:
+    """Require a shape and finite values."""
     if sample.shape != shape:
         raise changed(file, sample.shape, shape)
     if not np.isfinite(sample).all():

@@ -4,17 +4,19 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from dcs._naming import argument
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
-from dcs.data._images import IMAGE_SUFFIXES, check_image, read_images
+from dcs.data._images import IMAGE_SUFFIXES, check_image, plan_images
 from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
-from dcs.data.windows import CentralWindows
+from dcs.data.windows import CentralWindows, WholeItems
 
 if TYPE_CHECKING:
     from dcs.data._reading import Reading  # imports pydantic, which takes a while
@@ -33,6 +35,8 @@ def read_folder(folder: Path, reading: "Reading", resident: bool | None = None) 
     - `folder/CLASS/…`: if all files of a folder (or split) are in sub-folders, at least two, the names of
       these are the labels.
     - Files directly in the folder, alone or beside sub-folders: no labels.
+
+    Several pictures in one TIFF file are named `file.tif#0`, `file.tif#1`, ….
 
     Args:
         folder: Folder to read with all its sub-folders; or a file.
@@ -91,24 +95,28 @@ def _read_named(
 ) -> Dataset:
     """Read files below a folder; unless `flat`, their folders tell splits and labels."""
     skipped = {}
+    if reading.axes and not is_images:
+        raise ValueError(f"{argument('axes')} is for TIFF files and arrays: leave it out")
     if reading.skip_bad:
-        check = check_image if is_images else check_recording
+        check = partial(check_image, axes=reading.axes) if is_images else check_recording
         good, bad = sort_out([root / name for name in names], check, "checking files")
         skipped = {file.relative_to(root).as_posix(): reason for file, reason in bad.items()}
         names = [file.relative_to(root).as_posix() for file in good]
     splits = {"": names} if flat else _divide(root, names)
     files = [root / name for part in splits.values() for name in part]
+    of = {root / name: (split, name) for split, part in splits.items() for name in part}
     x: Tensor | Samples
     plan = None
     if is_images:
-        x = read_images(files, reading, resident)
+        pictures = plan_images(files, reading)
+        x = pictures.read(resident)
+        found = [(*of[picture.file], picture.mark) for picture in pictures.pictures]
     else:
         plan = plan_recordings(files, reading)
         x = plan.read(resident)
-        # A name for each window of a recording.
-        of = {root / name: (split, name) for split, part in splits.items() for name in part}
-        found = [of[section.file] for section in plan.sections]
-        splits = {split: [name for other, name in found if other == split] for split in splits}
+        found = [(*of[section.file], "") for section in plan.sections]
+    # A name for each page of a file, or window of a recording.
+    splits = {split: [name + mark for other, name, mark in found if other == split] for split in splits}
 
     labels = {top: [] if flat else _sub_folders(part, top) for top, part in splits.items()}
     classes = tuple(sorted({label for part in labels.values() for label in part}))
@@ -247,6 +255,8 @@ def _sub_folders(names: list[str], root: str) -> list[str]:
 def _slice(x: Tensor | Samples, start: int, stop: int) -> Tensor | Samples:
     if isinstance(x, FileSamples):
         return FileSamples(x.files[start:stop], x.decode, x.shape[1:])
+    if isinstance(x, WholeItems):
+        return WholeItems(x.items.take(range(start, stop)))
     if isinstance(x, CentralWindows):
         return CentralWindows(x.items.take(range(start, stop)), x.window)
     assert isinstance(x, Tensor)  # noqa: S101

@@ -1,10 +1,11 @@
-"""Image files: grey or colour, 8-bit, 16-bit or floating-point, as float32."""
+"""Image files: pictures and volumes with any channels and type of numbers, as float32."""
 
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +15,19 @@ from torch import Tensor
 
 from dcs._naming import argument
 from dcs._optional import require
-from dcs.data._dataset import DataError, Samples
-from dcs.data._files import list_kinds, quote, read_files, read_items, scan_files, unreadable
-from dcs.data.windows import CentralWindows, default_window
+from dcs.data._dataset import DataError, Samples, is_resident
+from dcs.data._files import (
+    check_sample,
+    decode_checked,
+    list_kinds,
+    quote,
+    read_files,
+    read_items,
+    scan_files,
+    unreadable,
+)
+from dcs.data._tiff import TIFF_SUFFIXES, TiffSeries, not_opaque, scan_tiff, upright
+from dcs.data.windows import CentralWindows, FileItems, Items, WholeItems, default_window
 
 if TYPE_CHECKING:
     from dcs.data._reading import Reading  # imports pydantic, which takes a while
@@ -29,27 +40,146 @@ _READ_AS |= dict.fromkeys(("P", "PA", "RGBA", "RGBa"), "RGBA")
 _GREY_MODES = {"1", "L", "LA", "La", "I", "F"}  # and all I;16
 _ORIENTATION = 0x0112  # EXIF and TIFF tag
 _BITS_PER_SAMPLE = 258  # TIFF tag
+_LAZY_FROM = 2**26  # numbers, from which uncompressed files stay on disk
+_SCALED, _FLOATING = "integers", "floating point"
 _SAMPLE_FORMAT = 339  # TIFF tag; 2 says signed
 _PHOTOMETRIC = 262  # TIFF tag; 0 says that white is zero
 _PLANES = 284  # TIFF tag; 2 says that each channel is stored apart
 
 
-class _Header(NamedTuple):
-    size: tuple[int, int]
-    colour: bool
-    floating: bool
+class Picture(NamedTuple):
+    """A picture or volume in a file.
+
+    Args:
+        file: Path.
+        number: Number in the file, from 0; None if it is the only one there.
+        part: Series of a TIFF file and number in it; None if Pillow reads the picture, at `number`.
+        size: Size along its axes of space, upright.
+        channels: Number of channels; None if it is grey.
+        kind: Scale of its numbers, in words.
+    """
+
+    file: Path
+    number: int | None
+    part: tuple[TiffSeries, int] | None
+    size: tuple[int, ...]
+    channels: int | None
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{self.mark}"
+
+    @property
+    def mark(self) -> str:
+        """What its name has after that of the file."""
+        return "" if self.number is None else f"#{self.number}"
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a region is read without the rest."""
+        return self.part is not None and self.part[0].lazy
+
+    def read(self, start: Sequence[int] | None = None, size: Sequence[int] | None = None) -> np.ndarray:
+        """Read the picture, (channels, *size) or (*size) in float32; a region only if it is lazy."""
+        if self.part is None:
+            with open_image(self.file, self.number) as image:
+                pixels = _read_pixels(self.file, image)
+                turned = _orientation(image)
+            return upright(pixels if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0), turned)
+        series, number = self.part
+        try:
+            values: np.ndarray = series.read(number, start, size)
+        except (ValueError, OSError) as error:  # changed or truncated since its header was read
+            if isinstance(error, DataError | FileNotFoundError | PermissionError):
+                raise
+            raise unreadable(Path(str(self)), "an image", str(error)) from error
+        return values
+
+
+class ImagePlan(NamedTuple):
+    """Pictures to read.
+
+    Args:
+        pictures: One per sample or item.
+        channels: Number of channels of a sample; None if all are grey.
+        size: Size of samples, or of windows; None for the default size of windows.
+        mixed: What to do with pictures of different sizes.
+        windows: Whether samples are windows.
+    """
+
+    pictures: list[Picture]
+    channels: int | None
+    size: tuple[int, ...] | None
+    mixed: str
+    windows: bool
+
+    def read(self, resident: bool | None = None) -> Tensor | Samples:
+        """Read all; see `read_images`."""
+        pictures, what = self.pictures, "reading images"
+        sizes = [picture.size for picture in pictures]
+        fitting = self.windows or set(sizes) == {self.size}
+        decode = partial(
+            _decode, channels=self.channels, size=None if fitting else self.size, mixed=self.mixed
+        )
+        items: Items | None = None
+        if fitting and not self._in_memory(resident):
+            items = PictureItems(pictures, decode, sizes, self.channels)
+        if self.windows:
+            items = items or read_items(pictures, decode, sizes, self.channels, True, what)
+            return CentralWindows(items, self.size or default_window(len(sizes[0]), sizes))
+        if items is not None and not items.costly:
+            return WholeItems(items)
+        assert self.size is not None  # noqa: S101
+        shape = self.size if self.channels is None else (self.channels, *self.size)
+        return read_files(pictures, decode, shape, resident, what)
+
+    def _in_memory(self, resident: bool | None) -> bool:
+        count = (self.channels or 1) * sum(prod(picture.size) for picture in self.pictures)
+        if resident is None and count > _LAZY_FROM and all(picture.lazy for picture in self.pictures):
+            return False
+        return is_resident(count, resident)
+
+
+class PictureItems(FileItems):
+    """Pictures or volumes in files; regions of uncompressed TIFF files are read alone.
+
+    Args:
+        files: One picture per item.
+        decode: Function that returns a picture in float32.
+        sizes: Size of each item.
+        channels: Number of channels; None if all are grey.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Picture],
+        decode: Callable[[Picture], Tensor],
+        sizes: Sequence[tuple[int, ...]],
+        channels: int | None,
+    ) -> None:
+        super().__init__(files, partial(decode_checked, decode), sizes, channels)
+        self.costly = not all(picture.lazy for picture in files)
+
+    def region(self, index: int, start: Sequence[int], size: Sequence[int]) -> Tensor:
+        """Read a region."""
+        picture: Picture = self.files[index]
+        if not picture.lazy:
+            return super().region(index, start, size)
+        values = _with_channels(picture.read(start, size), len(size), self.channels)
+        return torch.from_numpy(np.ascontiguousarray(check_sample(values, self.shape(size), picture)))
 
 
 def read_images(files: Sequence[Path], reading: "Reading", resident: bool | None = None) -> Tensor | Samples:
     """Read image files.
 
-    Integers are divided by the largest their format can hold (8-bit by 255, 12-bit by 4095, 16-bit by
-    65535, also in colour), so they are in [0, 1]; floating-point images are not scaled. Palette images
-    become colour, or grey if the palette is; other colour spaces become RGB. EXIF orientation is applied,
-    unless the EXIF data is corrupted. An alpha channel is dropped, but must be fully opaque.
+    Unsigned integers of up to 16 bits are divided by the largest their format can hold (8-bit by 255, 12-bit
+    by 4095, 16-bit by 65535, also in colour), so they are in [0, 1]; signed, 32-bit and floating-point
+    numbers are not scaled. Palette images become colour, or grey if the palette is; other colour spaces
+    become RGB. Orientation is applied, unless the EXIF data is corrupted. An alpha channel is dropped, but
+    must be fully opaque. Each page of a TIFF file is a picture, unless the file, or `axes`, says otherwise.
 
     Args:
-        files: One per sample.
+        files: Their paths.
         reading: Options of reading. For images that differ, mixed `auto` and `windows` keep them as they are,
             `resize` averages each over the area of every new pixel, which changes the aspect where theirs
             differ, and `crop` cuts out the centre. Grey images among colour ones are repeated in three
@@ -57,69 +187,102 @@ def read_images(files: Sequence[Path], reading: "Reading", resident: bool | None
         resident: Whether to hold all in memory; None decides by their size.
 
     Returns:
-        (n, h, w) if all are grey, else (n, 3, h, w), in float32; of images of different sizes, the centres.
+        (n, h, w) if all are grey, else (n, c, h, w), in float32; of volumes, and of images of different
+        sizes, the centres.
 
     Raises:
         DataError: If a file cannot be read, or images differ that must not.
     """
+    return plan_images(files, reading).read(resident)
+
+
+def plan_images(files: Sequence[Path], reading: "Reading") -> ImagePlan:
+    """Decide, by the headers, what to read of image files; see `read_images`."""
     for name in ("rate", "hop"):
         if getattr(reading, name) is not None:
             raise ValueError(
                 f"{argument(name)} is for recordings and is not applicable to images: leave it out"
             )
-    mixed, size = reading.mixed, reading.size
+    mixed = reading.mixed
     if mixed == "pad":
         raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")
-    size = (size, size) if isinstance(size, int) else size
-    headers = scan_files(files, _read_header, "scanning images")
-    if len({header.floating for header in headers}) > 1:
-        kinds = list_kinds(["floating point" if header.floating else "integers" for header in headers], files)
+    if reading.axes and files and not any(file.suffix.lower() in TIFF_SUFFIXES for file in files):
+        raise ValueError(f"{argument('axes')} is for TIFF files and arrays: leave it out")
+    found = scan_files(files, partial(scan_image, axes=reading.axes), "scanning images")
+    pictures = [picture for part in found for picture in part]
+    if len({picture.kind == _SCALED for picture in pictures}) > 1:
+        kinds = list_kinds([picture.kind for picture in pictures], pictures)
         raise DataError(f"images of different scales are mixed: {kinds}: convert them to one kind first")
-    colour = _agree_on_colour(files, [header.colour for header in headers], mixed)
-    sizes = [header.size for header in headers]
-    if mixed == "windows" or (mixed == "auto" and len(set(sizes)) > 1):
-        decode = partial(_decode, colour=colour, size=None, mixed=mixed)
-        items = read_items(files, decode, sizes, 3 if colour else None, resident, "reading images")
-        return CentralWindows(items, size or default_window(2, sizes))
-    height, width = _agree_on_size(files, sizes, mixed, size)
-    decode = partial(_decode, colour=colour, size=(height, width), mixed=mixed)
-    shape = (3, height, width) if colour else (height, width)
-    return read_files(files, decode, shape, resident, "reading images")
-
-
-def check_image(file: Path) -> None:
-    """Raise DataError if an image cannot be read or is not finite."""
-    _read_header(file)
-    with _open(file) as image:
-        if not np.isfinite(_read_pixels(file, image)).all():
-            raise DataError(f"{quote(file)} has NaN or infinite pixels: replace them, or remove the file")
-
-
-def _agree_on_colour(files: Sequence[Path], colour: list[bool], mixed: str) -> bool:
-    if mixed == "error" and len(set(colour)) > 1:
-        kinds = list_kinds(["colour" if c else "grey" for c in colour], files)
-        raise DataError(
-            f"grey and colour images are mixed: {kinds}: put them in folders of their own, or repeat the "
-            f"grey ones in three channels with {_fitting()}"
+    channels = _agree_on_channels(pictures, mixed)
+    ndim = len(pictures[0].size)
+    if any(len(picture.size) != ndim for picture in pictures):
+        kinds = list_kinds(
+            ["volume" if len(picture.size) == 3 else "picture" for picture in pictures], pictures
         )
-    return any(colour)
+        raise DataError(
+            f"pictures and volumes are mixed: {kinds}: put them in folders of their own, or name their axes "
+            f"with {argument('axes')}"
+        )
+    size = (reading.size,) * ndim if isinstance(reading.size, int) else reading.size
+    if size is not None and len(size) != ndim:
+        wanted = "(depth, height, width) for volumes" if ndim == 3 else "(height, width) for images"
+        raise ValueError(f"size must be a number or {wanted}, got {size!r}")
+    sizes = {picture.size for picture in pictures}
+    if mixed == "windows" or (mixed == "auto" and (len(sizes) > 1 or ndim == 3)):
+        return ImagePlan(pictures, channels, size, mixed, windows=True)
+    if ndim == 3:
+        raise ValueError(
+            f"{argument('mixed', mixed)} is for pictures; volumes are read in windows: leave it out"
+        )
+    return ImagePlan(pictures, channels, _agree_on_size(pictures, mixed, size), mixed, windows=False)
 
 
-def _agree_on_size(
-    files: Sequence[Path], sizes: list[tuple[int, int]], mixed: str, wanted: tuple[int, int] | None
-) -> tuple[int, int]:
+def check_image(file: Path, axes: str | None = None) -> None:
+    """Raise DataError if an image cannot be read or is not finite."""
+    for picture in scan_image(file, axes):
+        rows, *others = picture.size
+        step = max(1, _LAZY_FROM // max(1, prod(others))) if picture.lazy else rows
+        for start in range(0, rows, step):
+            place = (
+                ((start, *(0 for _ in others)), (min(step, rows - start), *others)) if picture.lazy else ()
+            )
+            if not np.isfinite(picture.read(*place)).all():
+                raise DataError(
+                    f"{quote(picture)} has NaN or infinite pixels: replace them, or remove the file"
+                )
+
+
+def _agree_on_channels(pictures: list[Picture], mixed: str) -> int | None:
+    counts = {picture.channels for picture in pictures}
+    repeated = counts == {None, 3} and mixed != "error"
+    if len(counts) > 1 and not repeated:
+        names = {None: "grey", 3: "colour"}
+        kinds = list_kinds([names.get(p.channels, f"{p.channels} channels") for p in pictures], pictures)
+        remedy = (
+            f", or repeat the grey ones in three channels with {_fitting()}" if counts == {None, 3} else ""
+        )
+        raise DataError(
+            f"grey and colour images are mixed: {kinds}: put them in folders of their own{remedy}"
+            if counts == {None, 3}
+            else f"images with different channels are mixed: {kinds}: put them in folders of their own"
+        )
+    return 3 if repeated else counts.pop()
+
+
+def _agree_on_size(pictures: list[Picture], mixed: str, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
+    sizes = [picture.size for picture in pictures]
     smallest = (min(height for height, _ in sizes), min(width for _, width in sizes))
     height, width = wanted or smallest
     if mixed in ("auto", "error") and set(sizes) != {(height, width)}:
         asked = f", {height}×{width} as size asks," if wanted else ""
         raise DataError(
             f"images must be of one size (height×width){asked} but these are "
-            f"{list_kinds([f'{h}×{w}' for h, w in sizes], files)}: "
+            f"{list_kinds([f'{h}×{w}' for h, w in sizes], pictures)}: "
             f"remove the odd ones, or use {_fitting()}"
         )
     if mixed == "crop" and (smallest[0] < height or smallest[1] < width):
-        small = [i for i, (h, w) in enumerate(sizes) if h < height or w < width]
-        kinds = list_kinds([f"{h}×{w}" for h, w in (sizes[i] for i in small)], [files[i] for i in small])
+        small = [picture for picture in pictures if picture.size[0] < height or picture.size[1] < width]
+        kinds = list_kinds([f"{h}×{w}" for h, w in (picture.size for picture in small)], small)
         raise DataError(
             f"images are smaller (height×width) than the {height}×{width} that size cuts out: {kinds}: "
             f"use a smaller size, or {argument('mixed', 'resize')}"
@@ -127,39 +290,69 @@ def _agree_on_size(
     return height, width
 
 
-def _read_header(file: Path) -> _Header:
-    with _open(file) as image:
+def scan_image(file: Path, axes: str | None = None) -> tuple[Picture, ...]:
+    """Read the header of an image file, and return the pictures in it."""
+    if file.suffix.lower() not in TIFF_SUFFIXES:
+        return (_scan_by_pillow(file, None),)
+    found = scan_tiff(file, axes)
+    if found is None:
+        with open_image(file) as image:
+            pages = getattr(image, "n_frames", 1)
+        return tuple(_scan_by_pillow(file, None if pages == 1 else page) for page in range(pages))
+    parts = [(series, number) for series in found for number in range(series.layout.count)]
+    return tuple(
+        Picture(
+            file, None if len(parts) == 1 else at, part, part[0].size, part[0].channels, _kind_of(part[0])
+        )
+        for at, part in enumerate(parts)
+    )
+
+
+def _kind_of(series: TiffSeries) -> str:
+    dtype = np.dtype(series.dtype)
+    if series.pixels.full is not None or series.pixels.palette is not None:
+        return _SCALED
+    return _FLOATING if dtype.kind == "f" else f"{dtype.newbyteorder('=')} numbers"
+
+
+def _scan_by_pillow(file: Path, page: int | None) -> Picture:
+    with open_image(file, page) as image:
         pages = getattr(image, "n_frames", 1)
-        if pages > 1 and image.format != "MPO":  # in a camera's MPO, what follows are previews
+        if pages > 1 and image.format not in ("MPO", "TIFF"):  # in a camera's MPO, what follows are previews
             raise DataError(f"{quote(file)} holds {pages} images: split it into files of one image each")
         signed = image.format == "TIFF" and image.tag_v2.get(_SAMPLE_FORMAT, (1,))[0] == 2
         if signed or (image.mode == "I" and image.format == "TIFF"):
             raise DataError(
-                f"{quote(file)} holds signed or 32-bit integers, which have no agreed full scale: "
-                f"save it with 16 bits or as floating point"
+                f"{quote(file)} holds signed or 32-bit integers with a compression that only the package "
+                f"imagecodecs reads: install it, or save the file without compression"
             )
         width, height = image.size
         if image.format != "TIFF" and _orientation(image) > 4:  # Pillow gives TIFF images upright
             width, height = height, width
-        return _Header((height, width), not _is_grey(image), image.mode == "F")
+        kind = _FLOATING if image.mode == "F" else _SCALED
+        return Picture(file, page, None, (height, width), None if _is_grey(image) else 3, kind)
 
 
-def _decode(file: Path, *, colour: bool, size: tuple[int, int] | None, mixed: str) -> Tensor:
-    with _open(file) as image:
-        pixels = _read_pixels(file, image)
-        pixels = _upright(pixels, _orientation(image))
-    channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-    if size is not None and channels.shape[1:] != size and mixed == "resize":
-        channels = np.stack([_resize(channel, size) for channel in channels])
-    elif size is not None and channels.shape[1:] != size and mixed == "crop":
-        top, left = ((have - want) // 2 for have, want in zip(channels.shape[1:], size, strict=True))
-        channels = channels[:, top : top + size[0], left : left + size[1]]
-    if colour and len(channels) == 1:
-        channels = np.repeat(channels, 3, axis=0)
-    return torch.from_numpy(np.ascontiguousarray(channels if colour else channels[0]))
+def _decode(picture: Picture, *, channels: int | None, size: tuple[int, ...] | None, mixed: str) -> Tensor:
+    values = picture.read()
+    ndim = len(picture.size)
+    if size is not None and values.shape[-ndim:] != size:
+        planes = values[None] if values.ndim == ndim else values
+        if mixed == "resize":
+            planes = np.stack([_resize(plane, size) for plane in planes])
+        elif mixed == "crop":
+            top, left = ((have - want) // 2 for have, want in zip(planes.shape[1:], size, strict=True))
+            planes = planes[:, top : top + size[0], left : left + size[1]]
+        values = planes[0] if values.ndim == ndim else planes
+    return torch.from_numpy(np.ascontiguousarray(_with_channels(values, ndim, channels)))
 
 
-def _resize(channel: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _with_channels(values: np.ndarray, ndim: int, channels: int | None) -> np.ndarray:
+    """Repeat what is grey where channels are wanted."""
+    return values if channels is None or values.ndim > ndim else np.stack([values] * channels)
+
+
+def _resize(channel: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """Resize by averaging over areas, which keeps the range and does not spread noise to neighbours."""
     pillow = require("PIL.Image", "images", "reading images")
     image = pillow.fromarray(np.ascontiguousarray(channel))
@@ -172,10 +365,10 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
     if mode == "F":
         return np.array(image, dtype=np.float32)
     key = image.info.pop("transparency", None) if mode not in ("P", "PA") else None
-    if not grey and _bits(image) > 8:
+    if not grey and stored_bits(image) > 8:
         pixels, full = _read_deep_colour(file, image), 65535
     elif mode.startswith("I"):
-        pixels, full = np.array(image), 2 ** _bits(image) - 1 if image.format == "TIFF" else 65535
+        pixels, full = np.array(image), 2 ** stored_bits(image) - 1 if image.format == "TIFF" else 65535
         if image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # Pillow inverts 8-bit ones only
             pixels = full - pixels
     else:
@@ -187,9 +380,7 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
     else:
         transparent = pixels[..., -1] < full if pixels.shape[2] in (2, 4) else np.zeros(())
     if transparent.any():
-        raise DataError(
-            f"{quote(file)} is partly transparent: flatten it onto a background first, or save it opaque"
-        )
+        raise not_opaque(file)
     values: np.ndarray = np.divide(pixels[..., 0] if grey else pixels[..., :3], full, dtype=np.float32)
     return values
 
@@ -197,7 +388,7 @@ def _read_pixels(file: Path, image: Any) -> np.ndarray:
 def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
     """Read both bytes of 16-bit colour: Pillow keeps the upper, so a second decoding reads the lower."""
     lower_of = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
-    with _open(file) as lower:
+    with open_image(file) as lower:
         tiles = []
         for tile in lower.tile:
             rawmode, *others = (tile.args,) if isinstance(tile.args, str) else tile.args
@@ -215,7 +406,7 @@ def _read_deep_colour(file: Path, image: Any) -> np.ndarray:
         return both
 
 
-def _bits(image: Any) -> int:
+def stored_bits(image: Any) -> int:
     """Return the number of bits per channel; more than 8 only where the format has more."""
     if image.format == "TIFF":
         return int(max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,))))
@@ -244,18 +435,9 @@ def _orientation(image: Any) -> int:
     return int(orientation) if orientation in range(1, 9) else 1
 
 
-def _upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """Undo an EXIF orientation of (h, w) or (h, w, 3)."""
-    if orientation > 4:
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    return pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
-
-
 @contextmanager
-def _open(file: Path) -> Iterator[Any]:
-    """Open an image; errors until it is closed name the file."""
+def open_image(file: Path, page: int | None = None) -> Iterator[Any]:
+    """Open an image, at a page; errors until it is closed name the file."""
     pillow = require("PIL.Image", "images", "reading images")
     try:
         # A stream, as Pillow maps a named TIFF file into memory, and then misreads one that is turned.
@@ -263,6 +445,8 @@ def _open(file: Path) -> Iterator[Any]:
             limit = pillow.MAX_IMAGE_PIXELS
             if limit is not None and image.width * image.height > limit:
                 raise pillow.DecompressionBombError(f"{image.width * image.height} pixels")
+            if page is not None:
+                image.seek(page)
             yield image
     except (DataError, FileNotFoundError, PermissionError):
         raise

@@ -14,7 +14,8 @@ from torch.utils.data import Dataset as TorchDataset
 
 from dcs._checks import check_bool, check_integer, check_number
 from dcs._naming import argument
-from dcs.data._arrays import from_array, open_npy, open_npz, scale_of
+from dcs.data._arranged import from_axes
+from dcs.data._arrays import as_array, from_array, open_npy, open_npz, scale_of
 from dcs.data._catalogue import CATALOGUE, Entry
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split, to_labels
 from dcs.data._folders import read_folder, read_paths
@@ -22,6 +23,7 @@ from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._locate import Found, obtain
 from dcs.data._recordings import AUDIO_SUFFIXES
+from dcs.data._stores import HDF5_SUFFIXES, ZARR_SUFFIX, is_store, open_stored
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.data.windows import CentralWindows, ListItems, default_window
 from dcs.noise import IsotropicNoise, add
@@ -42,7 +44,8 @@ def load(
     *,
     resident: bool | None = None,
     mixed: str = "auto",
-    size: str | int | tuple[int, int] | None = None,
+    size: str | int | tuple[int, ...] | None = None,
+    axes: str | None = None,
     label: str | int | bool | None = None,
     fold: int | None = None,
     rate: int | None = None,
@@ -53,9 +56,11 @@ def load(
 
     Args:
         name: Name of a known data set (`dcs datasets list` shows them); path of a .npy, .npz, .csv or
-            .parquet file, of a folder of images or recordings (write ./mnist for one named like a known data
-            set), or of one image or recording; a pattern such as "photos/*.png", or a list of paths; or an
-            array, a tensor, or a `torch.utils.data.Dataset` of samples or of tuples that begin with one.
+            .parquet file, of an array in an HDF5 file or Zarr store ("file.h5::/path/to/array"; the file
+            alone if it holds one array), of a folder of images or recordings (write ./mnist for one named
+            like a known data set), or of one image or recording; a pattern such as "photos/*.png", or a list
+            of paths; or an array, a tensor, or a `torch.utils.data.Dataset` of samples or of tuples that
+            begin with one.
         root: Folder in which root/NAME holds the files of a known data set; no other folder is searched. By
             default DCS_DATA, the user's cache, ./data and /usr/share/datasets are searched.
         download: Whether to download what is not on disk.
@@ -68,8 +73,11 @@ def load(
         mixed: What to do with files of different sizes: `windows` (learn from windows of `size`, whatever the
             size of a file), `crop` (to the centre), `resize` (images), `pad` (recordings, with zeros, which
             are never learned from), or `error`. `auto` is `windows` where sizes differ.
-        size: Target size: (height, width), or one number for both, or the length of recordings in samples;
-            by default the smallest found, the largest to pad to, or 64 x 64 for windows of images.
+        size: Target size: (height, width), (depth, height, width) for windows of volumes, or one number for
+            all, or the length of recordings in samples; by default the smallest found, the largest to pad to,
+            or 64 x 64 for windows of images.
+        axes: Meaning of the axes of TIFF files and arrays, in order: letters from STCZYX, where Z, Y and X
+            are space, C channels, and S and T count samples; by default as the file says.
         label: Label column of a table or DataFrame, by name or number, or array of an .npz; False if there is
             none although a column is named like one.
         fold: Test fold of data that comes in folds (esc50, tones); by default 5.
@@ -96,6 +104,7 @@ def load(
     options: dict[str, Any] = {
         "mixed": mixed,
         "size": size,
+        "axes": axes,
         "label": label,
         "fold": fold,
         "rate": rate,
@@ -148,9 +157,13 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
     if isinstance(source, list | tuple) and _differ(source):
         return from_list(source)
     if not isinstance(source, str | os.PathLike):
-        return Dataset("array", Split(from_array(source, "x", resident)))
+        return Dataset("array", _from_array(source, reading.axes, "x", resident))
     path = _own_path(source)
     suffix = path.suffix.lower()
+    if is_store(path):
+        stored = open_stored(path)
+        axes = reading.axes or stored.axes
+        return Dataset(str(path), _from_array(stored, axes, str(stored), resident), location=stored.path)
     if path.is_dir() or (path.is_file() and suffix in _ONE_FILE):
         return read_folder(path, reading, resident)
     if matching := _matching(path):
@@ -161,12 +174,13 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
         hint = suggest(str(source), CATALOGUE)
         raise FileNotFoundError(f"{str(source)!r} is neither a known data set nor a file or folder: {hint}")
     if suffix == ".npy":
-        return Dataset(str(path), Split(from_array(open_npy(path), str(path), resident, path)), location=path)
+        array = open_npy(path)
+        return Dataset(str(path), _from_array(array, reading.axes, str(path), resident, path), location=path)
     if suffix == ".npz":
         return _from_npz(path, resident, label)
     if suffix in _TABLES:
         return _from_table(str(path), _TABLES[suffix](path, label), resident, path)
-    known = ", ".join((".npy", ".npz", *_TABLES, *_ONE_FILE))
+    known = ", ".join((".npy", ".npz", *HDF5_SUFFIXES, ZARR_SUFFIX, *_TABLES, *_ONE_FILE))
     raise DataError(
         f"{path} is not of a kind that can be read ({known}, or a folder of images or recordings): convert "
         f"it, or load it yourself and pass the array"
@@ -175,7 +189,15 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
 
 _TABLES = {".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
 _ONE_FILE = (*IMAGE_SUFFIXES, *AUDIO_SUFFIXES)
-_FOLDER = ("mixed", "size", "rate", "hop", "skip_bad")
+_FOLDER = ("mixed", "size", "axes", "rate", "hop", "skip_bad")
+
+
+def _from_array(
+    array: Any, axes: str | None, where: str, resident: bool | None, path: Path | None = None
+) -> Split:
+    if axes is None:
+        return Split(from_array(array, where, resident, path))
+    return from_axes(as_array(array, where), axes, where, resident, path)
 
 
 def _are_paths(source: object) -> bool:
@@ -305,8 +327,12 @@ def _options_of(source: object) -> tuple[str, ...]:
     if _are_paths(source):
         return _FOLDER
     if not isinstance(source, str | os.PathLike):
-        return ("label",) if hasattr(source, "columns") and hasattr(source, "iloc") else ()
+        if hasattr(source, "columns") and hasattr(source, "iloc"):
+            return ("label",)
+        return ("axes",) if isinstance(source, np.ndarray | Tensor) else ()
     path = _own_path(source)
+    if is_store(path) or path.suffix.lower() == ".npy":
+        return ("axes",)
     if path.is_dir() or path.suffix.lower() in _ONE_FILE or _matching(path):
         return _FOLDER
     return ("label",) if path.suffix.lower() in (".npz", *_TABLES) else ()

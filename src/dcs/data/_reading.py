@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from dcs._checks import check_integer, check_number
+from dcs.data._axes import check_axes
 from dcs.noise.corruption import KINDS
 
 Mixed = Literal["auto", "windows", "crop", "resize", "pad", "error"]
@@ -140,14 +141,14 @@ def _integer(value: object, info: ValidationInfo) -> object:
 
 
 def _size(value: object) -> object:
-    """Parse 64, (48, 64), "64" and "48x64"."""
+    """Parse 64, (48, 64), (16, 48, 64), "64", "48x64" and "16x48x64"."""
     if value is None:
         return None
     text = isinstance(value, str)
     parts: list[Any] = value.lower().split("x") if isinstance(value, str) else [value]
     parts = list(value) if isinstance(value, tuple | list) else parts
     numbers = [int(part) for part in parts if (part.isdigit() if text else isinstance(part, Integral))]
-    count = (2,) if isinstance(value, tuple | list) else (1, 2)
+    count = (2, 3) if isinstance(value, tuple | list) else (1, 2, 3)
     if len(numbers) != len(parts) or len(parts) not in count or any(part is True for part in parts):
         raise ValueError(f"size must be a number or (height, width), e.g. 64 or 48x64, got {value!r:.60}")
     for number in numbers:
@@ -161,7 +162,8 @@ def _label(value: object) -> object:
 
 Integer = Annotated[int, BeforeValidator(_integer)]
 Label = Annotated[StrictBool | StrictInt | StrictStr | None, BeforeValidator(_label)]
-Size = Annotated[int | tuple[int, int] | None, BeforeValidator(_size)]
+Size = Annotated[int | tuple[int, int] | tuple[int, int, int] | None, BeforeValidator(_size)]
+Axes = Annotated[StrictStr | None, BeforeValidator(check_axes)]
 
 
 class Reading(Options):
@@ -173,8 +175,11 @@ class Reading(Options):
         mixed: What to do with files of different sizes: `windows` (learn from windows of `size`, whatever the
             size of a file), `crop` (to the centre), `resize` (images), `pad` (recordings, with zeros, which
             are never learned from), or `error`. `auto` is `windows` where sizes differ.
-        size: Target size: (height, width), or one number for both, or the length of recordings in samples; by
-            default the smallest found, the largest to pad to, or 64 x 64 for windows of images.
+        size: Target size: (height, width), (depth, height, width) for windows of volumes, or one number for
+            all, or the length of recordings in samples; by default the smallest found, the largest to pad to,
+            or 64 x 64 for windows of images.
+        axes: Meaning of the axes of TIFF files and arrays, in order: letters from STCZYX, where Z, Y and X
+            are space, C channels, and S and T count samples; by default as the file says.
         rate: Target sample rate of recordings in Hz; by default the one that all have.
         hop: Hop between windows of recordings, in samples; by default `size`.
         skip_bad: Whether to leave out files that cannot be used, with a warning that lists them.
@@ -184,6 +189,7 @@ class Reading(Options):
     label: Label = None
     mixed: Mixed = "auto"
     size: Size = None
+    axes: Axes = None
     rate: Integer | None = None
     hop: Integer | None = None
     skip_bad: StrictBool = False

@@ -130,6 +130,7 @@ class Source(Reading):
             "label": "none" if self.label is False else self.label,
             "mixed": None if self.mixed == "auto" else self.mixed,
             "size": size,
+            "axes": self.axes,
             "rate": self.rate,
             "hop": self.hop,
         }

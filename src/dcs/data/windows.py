@@ -193,6 +193,8 @@ def _items_of(x: Tensor | Samples, ndim: int) -> Items:
         raise ValueError(f"window has {ndim} sizes, which does not fit samples of shape {tuple(x.shape[1:])}")
     if isinstance(x, Tensor):
         return ArrayItems(x, ndim)
+    if isinstance(x, WholeItems):
+        return x.items
     if isinstance(x, ArraySamples):
         return ArrayItems(x.array, ndim, partial(_part_as_float, where=x.where))
     channels = x.shape[1] if len(x.shape) > ndim + 1 else None
@@ -237,6 +239,24 @@ class CentralWindows(Samples):
     def _centre(self, index: int) -> Tensor:
         sizes = zip(self.items.sizes[index], self.window, strict=True)
         return self.items.padded(index, [max(0, (have - want) // 2) for have, want in sizes], self.window)
+
+
+class WholeItems(Samples):
+    """Items of one size, each a sample.
+
+    Args:
+        items: Items.
+    """
+
+    def __init__(self, items: Items) -> None:
+        self.items = items
+        self.shape = (len(items), *items.shape(items.sizes[0]))
+
+    def read(self, indices: Sequence[int]) -> Tensor:
+        """Read some items."""
+        if not len(indices):
+            return torch.empty((0, *self.shape[1:]))
+        return torch.stack([self.items.whole(int(index)) for index in indices])
 
 
 class RandomWindows(Samples):
