@@ -3,7 +3,7 @@
 import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -98,7 +98,7 @@ def _write_array(
     parts = [predictor.items_of(split) for split in chosen]
     shapes = {items.shape(size) for items in parts for size in items.sizes}
     if len(shapes) > 1:
-        raise ValueError("--out must be a folder for pictures of different sizes, which no one array can hold")
+        raise ValueError("--out must be a folder for pictures of different sizes, got a .npy file")
     shape = (sum(map(len, parts)), *shapes.pop())
     unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
@@ -166,7 +166,10 @@ def _write_large(
 
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with TiffOutput(like, unfinished, axes) as output, tempfile.TemporaryFile(dir=target.parent) as scratch:
+        with (
+            TiffOutput(like, unfinished, axes) as output,
+            tempfile.TemporaryFile(dir=target.parent) as scratch,
+        ):
             for number, row in enumerate(rows):
                 size = items.sizes[row]
                 shape = items.shape(size)
@@ -176,7 +179,7 @@ def _write_large(
                 predictor.denoise_item(items, row, out=array, draws=draws)
                 band = max(1, 2**24 // (math.prod(shape) // size[0]))
                 for top in range(0, size[0], band):
-                    some = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))
+                    some: Any = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))
                     output.write(number, (top, *[0] * (len(size) - 1)), array[some])
         os.replace(unfinished, target)
     finally:

@@ -276,15 +276,11 @@ def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | No
     if given.get("window") is None:
         return given
     window = given["window"]
-    usual: dict[str, Any] = {"standardise": True}
-    if name is None or name.kind.predicts:
+    usual: dict[str, Any] = {}
+    if name is None or name.kind.predicts:  # others augment images in 0 … 1
         size = max(4, min(256, _WINDOW_ENTRIES // max(1, math.prod(window))))
-        usual |= {
-            "network": "resunet",
-            "batch_size": size,
-            "schedule": "cosine",
-            "precision": fast_precision(),
-        }
+        usual = {"network": "resunet", "batch_size": size, "standardise": True}
+        usual |= {"schedule": "cosine", "precision": fast_precision()}
     given = {**usual, **given}
     if given.get("network") == "resunet" and len(window) != 2:
         given["network_options"] = {"ndim": len(window), **(given.get("network_options") or {})}
