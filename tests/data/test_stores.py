@@ -164,7 +164,7 @@ def test_axes_of_arrays(tmp_path):
     assert np.array_equal(load(array, axes="SYXC").train.x, array.transpose(0, 3, 1, 2))
     assert np.array_equal(load(torch.from_numpy(array), axes="SYXC").train.x, array.transpose(0, 3, 1, 2))
     file = store(tmp_path / "a.h5", data=array)
-    fails(lambda: load(file, axes="ZYX"), f"{file}::data", "4 axes", "(5, 6, 7, 3)", "'ZYX' names 3")
+    fails(lambda: load(file, axes="ZYX"), f"{file}::data", "4 axes", "(5, 6, 7, 3)", 'axes="ZYX" names 3')
     with pytest.raises(ValueError, match="not applicable"):
         load(file, size=4)
     source = Source.of(f"{file}::/data", axes="SYXC")
