@@ -158,6 +158,19 @@ def test_pages_of_different_sizes_go_into_one_file(tmp_path):
     assert all(np.array_equal(a, b) for a, b in zip(items, read_items(new), strict=True))
 
 
+def test_one_of_several_files_of_an_ome_tiff(tmp_path):
+    pixels = draw((20, 30))
+    file = write(tmp_path / "a.ome.tif", pixels, ome=True)
+    with tifffile.TiffFile(file) as tiff:
+        text = tiff.ome_metadata.replace('SizeT="1"', 'SizeT="2"').replace(
+            "</Pixels>",
+            '<TiffData FirstT="1" IFD="0" PlaneCount="1"><UUID FileName="missing.ome.tif">urn:uuid:1</UUID>'
+            "</TiffData></Pixels>",
+        )
+    tifffile.tiffcomment(file, text)
+    assert np.array_equal(read_items(again(file))[0], read_items(file)[0])
+
+
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_tiff_is_written_upright(tmp_path, orientation):
     exif = Image.Exif()

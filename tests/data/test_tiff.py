@@ -261,7 +261,7 @@ def test_one_of_several_files_of_an_ome_tiff(tmp_path):
 
 def test_axes_must_fit(tmp_path):
     file = write(tmp_path / "a.tif", draw((4, 6, 8)), metadata={"axes": "ZYX"})
-    fails(lambda: read(file, axes="YX"), "a.tif", "3 axes (ZYX", "(4, 6, 8)", "axes='YX' names 2", "STCZYX")
+    fails(lambda: read(file, axes="YX"), "a.tif", "3 axes (ZYX", "(4, 6, 8)", 'axes="YX" names 2', "STCZYX")
     assert read(file, axes="SYX").shape == (4, 6, 8)
     assert read(file, axes="CYX").shape == (1, 4, 6, 8)
     Image.fromarray(draw((6, 8), "uint8")).save(tmp_path / "b.png")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dcs._naming import argument
 from dcs.data._dataset import DataError
 
 LETTERS = "STCZYX"
@@ -115,7 +116,7 @@ def given_layout(axes: str, shape: Sequence[int], where: str, known: str = "") -
     if len(axes) != len(shape):
         named = f" ({known} by its metadata)" if known else ""
         raise DataError(
-            f"{where} has {len(shape)} axes{named} of lengths {tuple(shape)}, but axes={axes!r} names "
-            f"{len(axes)}: name each axis by one letter of {LETTERS}, in order"
+            f"{where} has {len(shape)} axes{named} of lengths {tuple(shape)}, but "
+            f"{argument('axes', axes)} names {len(axes)}: name each axis by one letter of {LETTERS}, in order"
         )
     return Layout(axes, tuple(shape))

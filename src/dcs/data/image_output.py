@@ -150,7 +150,7 @@ def _page_at(tiff: Any, series: TiffSeries) -> tuple[Any, Any]:
     """Return tifffile's series and its first page."""
     for one in tiff.series:
         offsets = (one.dataoffset, one.keyframe.offset, *one.keyframe.dataoffsets[:1])
-        if series.offsets[0] in offsets:
+        if series.offsets[0] in offsets and tuple(one.shape) == series.layout.shape:
             return one, one.keyframe
     return None, tiff.pages.first  # one of several files of an OME-TIFF
 
