@@ -124,7 +124,7 @@ def _write_pictures(
     from itertools import groupby
 
     from dcs._progress import progress
-    from dcs.data import encode_image, file_of
+    from dcs.data.image_output import encode_image, file_of
 
     chosen = [split for _, split in splits(loaded, part)]
     if loaded.location is None or not all(len(split.names) for split in chosen):
@@ -162,7 +162,7 @@ def _write_large(
 
     import numpy as np
 
-    from dcs.data import TiffOutput
+    from dcs.data.image_output import TiffOutput
 
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

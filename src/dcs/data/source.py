@@ -145,7 +145,7 @@ class Source(Reading):
         return self.model_copy(update={"rate": data.rate, **windows})
 
     def reading_as(self, trained: "Source", length: int | None) -> Self:
-        """Return the source with recordings read as those of a training, where no option says otherwise.
+        """Return the source, read as that of a training where no option says otherwise: axes, and recordings.
 
         Args:
             trained: Source that a run was trained on.
@@ -154,7 +154,8 @@ class Source(Reading):
         entry = CATALOGUE.get(trained.data)
         rate = trained.rate if entry is None else entry.rate
         if rate is None or not self._has_recordings():
-            return self
+            same = Path(self.data).suffix == Path(trained.data).suffix  # files of one kind, or folders
+            return self.model_copy(update={"axes": self.axes or trained.axes}) if same else self
         mixed = trained.mixed if self.mixed == "auto" and self.size is None else self.mixed
         changed = {
             "rate": self.rate or rate,
