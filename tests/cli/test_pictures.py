@@ -16,6 +16,7 @@ from dcs import runs
 from dcs.training import Facts, complete
 from tests.helpers import inside, seeded
 
+pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")  # runs are short
 NETWORK = ("--set", 'network_options={"width": 4, "depth": 2}', "--components", "6")
 SMALL = (*NETWORK, "--threads", "1", "--size", "32")
 LENGTH = ("--epochs", "100", "--batch-size", "16", "--learning-rate", "0.003")

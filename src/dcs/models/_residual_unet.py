@@ -78,7 +78,7 @@ class ResidualUNet(nn.Module):
         below = [*widths[1:], n_components]
         conv = _CONVOLUTION[ndim]
         self.down = nn.ModuleList(map(self._block, [channels, *widths[:-1]], widths))
-        self.bottom = self._block(widths[-1], n_components)
+        self.bottom = self._block(widths[-1], n_components)[:-1]  # features have either sign
         self.reduce = nn.ModuleList(conv(b, a, 1) for a, b in reversed([*zip(widths, below, strict=True)]))
         self.up = nn.ModuleList(self._block(a, a) for a in reversed(widths))
         self.head = conv(width, channels, 1)

@@ -19,7 +19,7 @@ CUSTOM = "custom"  # in place of the name of an objective or network that was gi
 _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 _RECORDING_BATCH = 64
-_WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**17  # of a training on windows: steps, and entries in a batch
+_WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**16  # of a training on windows: steps, and entries in a batch
 _WINDOW_ALPHA = 0.5  # strength of the split: see results/denoising.md
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
 _Model = TypeVar("_Model", bound=BaseModel)
