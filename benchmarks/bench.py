@@ -37,6 +37,7 @@ from dcs.evaluation._linear import Linear, fit_lbfgs
 from dcs.masking import AmplitudeNeighbors, BlindSpot
 from dcs.objectives import MSE, DenoisingCosine, Objective
 from dcs.training import TrainingConfig, TrainingWarning, make_objective, read_config, train
+from pictures import pictures
 from self_supervised import augmentation, self_supervised
 from timing import Ratio, at_most, faster, side_by_side, timed
 
@@ -387,6 +388,7 @@ def main() -> None:
             "sound": sound_steps,
             "self-supervised": self_supervised,
             "augmentation": augmentation,
+            "pictures": pictures,
         }
         chosen = arguments.only.split(",") if arguments.only else list(groups)
         if unknown := set(chosen) - set(groups):

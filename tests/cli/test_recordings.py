@@ -194,13 +194,34 @@ def test_what_a_lower_rate_removes_is_said(waveform_run, tmp_path):
 
 
 def test_windows_are_named_by_file_and_start(waveform_run, recordings, tmp_path):
-    result = inside("embed", waveform_run(), recordings, "--out", tmp_path / "f.npy")
-    assert result.returncode == 0, result.stderr
-    with (tmp_path / "f.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    def read(name, *options):
+        result = inside("embed", waveform_run(), recordings, "--out", tmp_path / f"{name}.npy", *options)
+        assert result.returncode == 0, result.stderr
+        with (tmp_path / f"{name}.csv").open(newline="") as file:
+            return np.load(tmp_path / f"{name}.npy"), list(csv.DictReader(file))
+
+    each, rows = read("f", "--per-window")
     assert len(rows) == 4 * 120
     assert [float(row["start_seconds"]) for row in rows[:4]] == [0.0, 0.064, 0.128, 0.192]
     assert len({row["source"] for row in rows}) == 120
+    pooled, sources = read("g")
+    assert np.allclose(pooled[0], np.concatenate([each[:4].mean(0), each[:4].std(0)]), atol=1e-5)
+    assert len(pooled) == len(sources) == 120
+    assert sources[0]["source"] == rows[0]["source"]
+
+
+def test_recordings_of_different_lengths_need_no_options(tmp_path):
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        soundfile.write(folder / f"{number}.wav", 0.1 * rng.normal(size=3000 + 500 * number), 8000)
+    small = ("--set", 'network_options={"width": 16, "depth": 1}', "--components", "8", "--threads", "1")
+    assert inside("fit", folder, "--out", tmp_path / "run", *small, "--epochs", 2).returncode == 0
+    result = inside("embed", tmp_path / "run", folder, "--out", tmp_path / "f.npy")
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "f.npy").shape == (12, 16)
+    assert inside("inspect", folder).returncode == 0
 
 
 def test_what_cannot_be_denoised_is_said(spectrogram_run, waveform_run, recordings, tmp_path):

@@ -771,12 +771,10 @@ def test_length_loss_changes_lengths_only_and_is_smallest_at_the_nearest():
     x = torch.randn(4, 30, generator=seeded())
     prediction = torch.randn(4, 30, generator=seeded(1)).add(x).requires_grad_()
     F.length_loss(prediction, x).backward()
-    across = (
-        prediction.grad
-        - prediction * ((prediction.grad * prediction).sum(1) / prediction.square().sum(1))[:, None]
-    )
-    assert float(across.abs().max()) < 1e-6 * float(prediction.grad.abs().max()) + 1e-9
-    nearest = prediction.detach() * ((x * prediction).sum(1) / prediction.square().sum(1)).detach()[:, None]
+    gradient, prediction = prediction.grad, prediction.detach()
+    across = gradient - prediction * ((gradient * prediction).sum(1) / prediction.square().sum(1))[:, None]
+    assert float(across.abs().max()) < 1e-6 * float(gradient.abs().max()) + 1e-9
+    nearest = prediction * ((x * prediction).sum(1) / prediction.square().sum(1))[:, None]
     assert float(F.length_loss(nearest, x)) < 1e-12
     zeros = torch.zeros(2, 3, requires_grad=True)
     F.length_loss(zeros, x[:2, :3]).backward()

@@ -18,7 +18,7 @@ from dcs.noise.level import default_ndim
 CUSTOM = "custom"  # in place of the name of an objective or network that was given as an object
 _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
-_RECORDING_BATCH = 64
+_RECORDING_BATCH, _WAVEFORM_ENTRIES = 64, 2**22  # spectrograms, and samples of waveforms, in a batch
 _WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**16  # of a training on windows: steps, and entries in a batch
 _WINDOW_ALPHA = 0.5  # strength of the split: see results/denoising.md
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
@@ -254,7 +254,8 @@ def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> 
         return {**usual, **given, "front_end": front_end}
     if given.get("front_end"):
         raise ValueError("front_end makes spectrograms: leave it out where the domain is waveform")
-    given = {"network": "waveunet", **given}
+    size = max(4, min(256, _WAVEFORM_ENTRIES // max(1, facts.shape[-1])))
+    given = {"network": "waveunet", "batch_size": size, **given}
     network = given["network"]
     if network != CUSTOM and not models.NETWORKS[network].traits.get("waveforms"):
         fitting = [name for name, entry in models.NETWORKS.items() if entry.traits.get("waveforms")]
