@@ -12,7 +12,7 @@ from dcs.objectives import DenoisingCosine
 from dcs.runs.tiling import Tiling, predict_item
 from timing import Ratio, at_most, faster, side_by_side, timed
 
-WINDOW, BATCH, SIDE = (64, 64), 16, 1536
+WINDOW, BATCH, SIDE = (64, 64), 16, 2048
 
 
 def step(network: torch.nn.Module) -> Callable[[], None]:
@@ -45,7 +45,7 @@ def pictures() -> Iterable[Ratio]:
 
     picture = torch.rand(SIDE, SIDE)
     margin = -(-network.context // network.stride) * network.stride  # type: ignore[operator]
-    tiling, out = Tiling((512, 512), margin, network.stride), np.zeros((SIDE, SIDE), np.float32)  # type: ignore[arg-type]
+    tiling, out = Tiling((1024, 1024), margin, network.stride), np.zeros((SIDE, SIDE), np.float32)  # type: ignore[arg-type]
 
     def tiles() -> None:
         out[:] = 0

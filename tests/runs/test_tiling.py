@@ -55,6 +55,30 @@ def test_tiles_agree_with_one_pass(ndim, size):
     assert np.abs(out - once).max() < 1e-4
 
 
+@pytest.mark.parametrize("t", [1, 7, 10, 11, 14, 15, 16, 100, 103])
+@pytest.mark.parametrize("length", [1, 2, 9, 10])
+def test_a_signal_survives_being_cut_and_faded(t, length):
+    signal, out = torch.randn(t, generator=seeded()), np.zeros(t, np.float32)
+    predict_item(lambda seen, _: seen, ListItems([signal], 1), 0, Tiling((length,)), out)
+    assert np.allclose(out, signal, atol=1e-6)
+
+
+def test_windows_fade_into_each_other():
+    """Two windows that disagree meet in a smooth ramp, not in a step."""
+    joined = np.zeros(150, np.float32)
+
+    def disagree(_, starts):
+        assert starts == [(0,), (50,)]
+        return torch.stack([torch.zeros(100), torch.ones(100)])
+
+    predict_item(disagree, ListItems([torch.zeros(150)], 1), 0, Tiling((100,)), joined)
+    assert not joined[:50].any()
+    assert np.allclose(joined[100:], 1)
+    assert np.diff(joined).max() < 0.05
+    assert np.diff(joined).min() >= -1e-6
+    assert joined[75] == pytest.approx(0.5, abs=0.03)
+
+
 def test_scaled_prediction():
     item = torch.arange(40.0 * 56).reshape(40, 56)
     out = np.zeros((1, 5, 7), np.float32)

@@ -11,7 +11,7 @@ from dcs import DenoisingEncoder
 from dcs.data import Split
 from dcs.objectives import MSE, SURE, DenoisingAutoencoder, DenoisingCosine, Noise2Void
 from dcs.runs import nearest
-from dcs.runs.predictor import cross_fade, cut, prediction_scale
+from dcs.runs.predictor import prediction_scale
 from dcs.training import Facts, complete, make_objective, read_config, train
 from tests.helpers import seeded
 
@@ -182,28 +182,6 @@ def test_a_pair_is_not_seen_in_the_padding_either():
 
 
 # Long signals
-
-
-@pytest.mark.parametrize("t", [1, 7, 10, 11, 14, 15, 16, 100, 103])
-@pytest.mark.parametrize("length", [1, 2, 9, 10])
-def test_a_signal_survives_being_cut_and_faded(t, length):
-    signal = torch.randn(3, t, generator=seeded())
-    windows, starts = cut(signal, length)
-    assert windows.shape == (3 * len(starts), length)
-    inside = min(length, t)
-    torch.testing.assert_close(cross_fade(windows[:, :inside], starts, t), signal)
-
-
-def test_windows_fade_into_each_other():
-    """Two windows that disagree meet in a smooth ramp, not in a step."""
-    _, starts = cut(torch.zeros(1, 150), 100)
-    assert starts.tolist() == [0, 50]
-    joined = cross_fade(torch.stack([torch.zeros(100), torch.ones(100)]), starts, 150)[0]
-    assert not joined[:50].any()
-    assert bool((joined[100:] == 1).all())
-    assert float(joined.diff().max()) < 0.05
-    assert float(joined.diff().min()) >= 0
-    assert float(joined[75]) == pytest.approx(0.5, abs=0.03)
 
 
 def test_any_signal_is_denoised_in_its_shape():

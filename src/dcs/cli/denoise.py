@@ -11,6 +11,8 @@ from dcs.cli.options import Data, Overwrite, Part, Reading, RunFolder, load, rea
 from dcs.cli.output import check_folder, check_output, write, write_npy, write_png
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dcs.data import Dataset, Items, Sound, Source, Split
     from dcs.runs import Predictor
 
@@ -104,11 +106,10 @@ def _write_array(
     try:
         array = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
         row = 0
-        with progress("denoising", shape[0]) as advance:
+        with progress("denoising", sum(map(_entries, parts))) as advance:
             for items in parts:
                 for index in range(len(items)):
-                    predictor.denoise_item(items, index, out=array[row], draws=draws)
-                    advance(1)
+                    predictor.denoise_item(items, index, out=array[row], draws=draws, advance=advance)
                     row += 1
         array.flush()
         os.replace(unfinished, out)
@@ -130,21 +131,24 @@ def _write_pictures(
     if loaded.location is None or not all(len(split.names) for split in chosen):
         raise ValueError(f"--out must be a .npy file for this data, got {out}: a folder is for image files")
     root = loaded.location if loaded.location.is_dir() else loaded.location.parent
-    count = 0
-    with progress("denoising", sum(map(len, chosen))) as advance:
-        for split in chosen:
-            items = predictor.items_of(split)
+    count, parts = 0, [predictor.items_of(split) for split in chosen]
+    with progress("denoising", sum(map(_entries, parts))) as advance:
+        for split, items in zip(chosen, parts, strict=True):
             for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
                 rows, target = list(numbers), out / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE:
-                    _write_large(predictor, items, rows, root / name, target, source.axes, draws)
+                    _write_large(predictor, items, rows, root / name, target, source.axes, draws, advance)
                 else:
-                    denoised = [predictor.denoise_item(items, row, draws=draws) for row in rows]
+                    how: Any = {"draws": draws, "advance": advance}
+                    denoised = [predictor.denoise_item(items, row, **how) for row in rows]
                     write(target, encode_image(denoised, root / name, source.axes))
-                advance(len(rows))
                 count += 1
     return f"{out}: {count} image{'s' * (count != 1)}"
+
+
+def _entries(items: "Items") -> int:
+    return sum(map(math.prod, items.sizes))
 
 
 def _write_large(
@@ -155,6 +159,7 @@ def _write_large(
     target: Path,
     axes: str | None,
     draws: int | None,
+    advance: "Callable[[float], object]",
 ) -> None:
     """Write denoised pictures to a TIFF file, band by band, so that none is in memory as a whole."""
     import os
@@ -176,7 +181,7 @@ def _write_large(
                 scratch.truncate(0)
                 scratch.truncate(4 * math.prod(shape))  # zeros
                 array = np.memmap(scratch, np.float32, "r+", shape=shape)
-                predictor.denoise_item(items, row, out=array, draws=draws)
+                predictor.denoise_item(items, row, out=array, draws=draws, advance=advance)
                 band = max(1, 2**24 // (math.prod(shape) // size[0]))
                 for top in range(0, size[0], band):
                     some: Any = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
-from torch.nn.functional import pad
 
 from dcs import models, objectives
 from dcs._progress import progress
@@ -22,6 +21,7 @@ from dcs.data import (
     Batches,
     DataWarning,
     Items,
+    ListItems,
     LogMel,
     RandomWindows,
     Samples,
@@ -43,9 +43,8 @@ _OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
 # drawn the very noise that a split draws.
 _SCORE_SEED = 0x5C07E_DA7A
 _WINDOW_ENTRIES = 2**17  # encoded at once
-_TILES = {1: (2**17,), 2: (512, 512), 3: (64, 192, 192)}  # for networks that take samples of any size
+_TILES = {1: (2**17,), 2: (1024, 1024), 3: (64, 192, 192)}  # for networks that take samples of any size
 _DRAWS = 4
-_SIGNAL_ENTRIES = 2**17  # in the windows of a long signal at once: with more, a U-Net's maps leave the cache
 
 
 @dataclass(eq=False)
@@ -171,7 +170,13 @@ class Predictor:
         return self._map(lambda x, valid=None: self._undone(self._predict(x, valid)), x, lengths)
 
     def denoise_item(
-        self, items: Items, index: int, *, out: Array | None = None, draws: int | None = None
+        self,
+        items: Items,
+        index: int,
+        *,
+        out: Array | None = None,
+        draws: int | None = None,
+        advance: Callable[[float], object] = lambda _: None,
     ) -> Array:
         """Predict the clean item behind a noisy one of any size, in bounded memory.
 
@@ -182,6 +187,7 @@ class Predictor:
                 is mapped into memory; by default a new one.
             draws: Number of predictions to average, each from the item with other noise added, as in
                 training; 0 predicts from the item as it is. By default 4 where training has split samples.
+            advance: Function that is told how many more entries, without channels, are denoised.
         """
         self.check_predicts("denoise")
         added = float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
@@ -205,7 +211,7 @@ class Predictor:
             return units.undo((total / max(1, draws)).cpu())
 
         with models.inferring(self.network, self.device):
-            predict_item(predict, items, index, self._tiling(), result)
+            predict_item(predict, items, index, self._tiling(), result, advance=advance)
         if self.scale_free:
             _match(result, items, index)
         return result
@@ -244,12 +250,17 @@ class Predictor:
                 "use network='waveunet'"
             )
         self.check_predicts("denoise_signal")
-        windows, starts = cut(signal, self.shape[0])
-        inside = min(signal.shape[1], self.shape[0])
-        lengths = torch.full((len(windows),), inside)
-        rows = min(len(windows), -(-_SIGNAL_ENTRIES // self.shape[0]))
-        pieces = torch.from_numpy(self._map(self._predict, windows, lengths, rows))
-        return cross_fade(pieces[:, :inside], starts, signal.shape[1])
+        items, result = ListItems(list(signal), 1), np.zeros(signal.shape, np.float32)
+        with models.inferring(self.network, self.device):
+            for index, out in enumerate(result):
+                predict_item(
+                    lambda seen, _: self._predict(seen.to(self.device)).float().cpu(),
+                    items,
+                    index,
+                    Tiling(self.shape),
+                    out,
+                )
+        return torch.from_numpy(result)
 
     def decode(self, features: Tensor) -> Array:
         """Predict samples from features, (n, k)."""
@@ -426,33 +437,3 @@ def _batches(
     for batch in Batches(x, rows_per_batch(x), device=device, rows=rows).epoch():
         inside = None if lengths is None else lengths[batch.rows].to(device)
         yield batch.x, None if inside is None else valid_entries(inside, x.shape[1:])
-
-
-def cut(signal: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Cut signals, (channels, t), into windows that overlap by half, the last of which ends with them.
-
-    A signal that is shorter than a window is followed by zeros.
-
-    Returns:
-        The windows, (channels·m, length), channel by channel, and where each begins, (m,).
-    """
-    t = signal.shape[1]
-    last = max(0, t - length)
-    starts = torch.arange(0, last + 1, max(1, length // 2))
-    if int(starts[-1]) != last:
-        starts = torch.cat([starts, torch.tensor([last])])
-    padded = pad(signal, (0, max(0, length - t)))
-    place = starts[:, None] + torch.arange(length)
-    return padded[:, place].flatten(0, 1), starts
-
-
-def cross_fade(pieces: Tensor, starts: Tensor, t: int) -> Tensor:
-    """Join windows, (channels·m, length), that begin at `starts`, (m,), to signals, (channels, t)."""
-    length = pieces.shape[1]
-    # Never 0, so that what only one window covers is that window.
-    fade = torch.hann_window(length + 2, periodic=False, dtype=torch.float64)[1:-1]
-    place = (starts[:, None] + torch.arange(length)).flatten()
-    weight = torch.zeros(t, dtype=torch.float64).index_add_(0, place, fade.repeat(len(starts)))
-    pieces = (pieces.double() * fade).reshape(-1, len(starts) * length)
-    total = torch.zeros(len(pieces), t, dtype=torch.float64).index_add_(1, place, pieces)
-    return (total / weight).float()

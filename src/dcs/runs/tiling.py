@@ -105,6 +105,7 @@ def predict_item(
     out: Array,
     *,
     scale: int = 1,
+    advance: Callable[[float], object] = lambda _: None,
 ) -> None:
     """Add the prediction for an item to an array of zeros, window by window.
 
@@ -115,6 +116,7 @@ def predict_item(
         tiling: How it is covered.
         out: Array of the item's shape in float32, which may be a file that is mapped into memory.
         scale: Entries of the item, along each axis, for one of the prediction.
+        advance: Function that is told how many more entries are predicted.
     """
     window = tiling.fitted(items.sizes[index])
     thinned = (slice(None, None, scale),) * items.ndim
@@ -129,6 +131,7 @@ def predict_item(
             )
             inside: Any = (..., *(slice(0, length) for length in out[target].shape[-items.ndim :]))
             out[target] += weighted[inside]
+            advance(float(weight.sum()))  # the weights of an entry sum to one
 
 
 def noise_at(key: int, draw: int, start: Sequence[int], shape: Sequence[int]) -> Tensor:
