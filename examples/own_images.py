@@ -1,7 +1,6 @@
 """Learn from a folder of noisy images, find similar ones, and write denoised copies.
 
-Without --folder, noisy PNG files of digits are written to a temporary folder. Images of different sizes are
-cropped to the smallest.
+Without --folder, noisy PNG files of digits are written to a temporary folder. Images may be of any size.
 
     python examples/own_images.py [--folder PHOTOS] [--epochs 20] [--out DENOISED]
 """
@@ -31,10 +30,8 @@ def make_pictures(folder: Path, count: int) -> None:
 
 def learn(folder: Path, out: Path | None, epochs: int) -> None:
     """Fit an encoder to the images of a folder, and use it."""
-    pictures = dcs.data.load(folder, mixed="crop").train
-    encoder = dcs.DenoisingEncoder(
-        network="conv", network_options={"depth": 2}, max_epochs=epochs, random_state=0
-    )
+    pictures = dcs.data.load(folder).train
+    encoder = dcs.DenoisingEncoder(max_epochs=epochs, random_state=0)
     features = encoder.fit(pictures).transform(pictures)
     print(f"{len(pictures)} images of shape {encoder.shape_} -> {features.shape[1]} features each")
 
