@@ -66,6 +66,6 @@ def test_denoised_pictures_are_written(tmp_path):
     )
     written = sorted((tmp_path / "out").glob("*.png"))
     assert [path.stem for path in written] == list("012345")
-    for path in written:
+    for number, path in enumerate(written):
         with Image.open(path) as picture:
-            assert (picture.size, picture.mode) == ((8, 9), "RGB")
+            assert (picture.size, picture.mode) == ((8, 9 + number), "RGB")
