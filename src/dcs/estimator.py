@@ -30,9 +30,9 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     Data, called X below, is an array, list, data frame, tensor, memory map, `torch.utils.data.Dataset`,
     `dcs.data.Samples` or `dcs.data.Split` of samples (n, d), (n, t), (n, h, w) or (n, c, h, w); a list of
-    images or signals of different sizes; or a path. 8- and 16-bit unsigned integers are pixel values and
-    scaled to 0…1, as by `dcs.data.load`; other numbers are used as they are. Neighbouring entries are used
-    for masking: for columns without an order see `objective`.
+    images or signals of different sizes; or a path, or a list of them. 8- and 16-bit unsigned integers are
+    pixel values and scaled to 0…1, as by `dcs.data.load`; other numbers are used as they are. Neighbouring
+    entries are used for masking: for columns without an order see `objective`.
 
     Parameters that are None are completed for the data at hand, exactly as by `dcs fit`: with the same data
     and seed, both give the same weights.
@@ -330,8 +330,10 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return data as a split in memory or on disk, with the lengths of samples if they are known."""
         if isinstance(X, str | os.PathLike) or (isinstance(X, data.Split) and X.items is not None):
             return self._read_split(X, fitting)
-        if isinstance(X, list | tuple) and len({np.shape(one) for one in X if hasattr(one, "shape")}) > 1:
-            return self._read_split(X, fitting)
+        if isinstance(X, list | tuple) and X:
+            differ = len({np.shape(one) for one in X if hasattr(one, "shape")}) > 1
+            if differ or isinstance(X[0], str | os.PathLike):
+                return self._read_split(X, fitting)
         source = _source_of(X, "X")
         if isinstance(source, TorchDataset) or _ndim(source) > 2:
             x = self._samples(source, "X")

@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
@@ -100,7 +101,7 @@ def test_embed_gives_a_row_for_each_picture_and_for_each_window(photos, run, tmp
     }
     assert np.allclose(pooled[0, :6], each[first].mean(0), atol=1e-5)
     assert np.allclose(pooled[0, 6:], each[first].std(0), atol=1e-4)
-    found = np.load(tmp_path / "maps/a/00.npy")
+    found = np.load(tmp_path / "maps/a/00.png.npy")
     assert found.shape == (6, 18, 23)  # a quarter of 70 x 90, with two scales
     predictor = runs.load(run)
     picture = dcs.data.load(photos).train.items.whole(0)
@@ -156,6 +157,44 @@ def test_resuming_in_the_middle_of_an_epoch_gives_the_same_weights(photos, tmp_p
     assert one == other
 
 
+def test_large_pictures_of_one_size_and_pages_of_a_file(run, tmp_path):
+    """Windows of pictures of one size: the report shows them, and each page has a map of its own."""
+    pages = torch.stack([smooth((80, 90), n) for n in range(3)])
+    noisy = dcs.noise.add(pages, "gaussian", 0.1, seed=1).numpy()
+    (tmp_path / "stack").mkdir()
+    tifffile.imwrite(tmp_path / "stack/s.tif", noisy, photometric="minisblack")
+    advised = json.loads(inside("inspect", tmp_path / "stack", "--json").stdout)
+    assert "masking" not in advised["command"]
+    fitted = inside("fit", tmp_path / "stack", "--out", tmp_path / "run", *NETWORK, "--epochs", "2")
+    assert fitted.returncode == 0, fitted.stderr
+    shown = inside("report", tmp_path / "run", "--map", "pca")
+    assert "could not be read" not in shown.stdout + shown.stderr
+    out = tmp_path / "f.npy"
+    given = ("embed", tmp_path / "run", tmp_path / "stack", "--out", out, "--map", tmp_path / "maps")
+    assert inside(*given).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "maps").iterdir()) == [f"s.tif#{n}.npy" for n in range(3)]
+    assert inside("denoise", tmp_path / "run", tmp_path / "stack", "--out", tmp_path / "out").returncode == 0
+    written = tifffile.imread(tmp_path / "out/s.tif")
+    assert (written.shape, written.dtype) == (noisy.shape, np.float32)
+
+
+def test_a_volume_is_learned_from_in_full_precision(tmp_path):
+    volume = dcs.noise.add(torch.stack([smooth((48, 40), n) for n in range(12)]), "gaussian", 0.1, seed=1)
+    tifffile.imwrite(tmp_path / "v.tif", volume.numpy())
+    small = (*NETWORK, "--axes", "ZYX", "--size", "8x32x32", "--epochs", "2")
+    fitted = inside("fit", tmp_path / "v.tif", "--out", tmp_path / "run", *small)
+    assert fitted.returncode == 0, fitted.stderr
+    assert runs.read_record(tmp_path / "run").training.precision == "no"
+    folder = tmp_path / "more"
+    folder.mkdir()
+    tifffile.imwrite(folder / "w.tif", volume[:9].numpy())
+    result = inside(
+        "denoise", tmp_path / "run", folder, "--out", tmp_path / "out"
+    )  # with the axes of the run
+    assert result.returncode == 0, result.stderr
+    assert tifffile.imread(tmp_path / "out/w.tif").shape == (9, 48, 40)
+
+
 def test_an_array_of_large_pictures_is_denoised_to_an_array(run, tmp_path):
     pictures = torch.stack([smooth((80, 90), n) for n in range(2)]).numpy()
     np.save(tmp_path / "x.npy", pictures)
@@ -171,10 +210,23 @@ def test_what_does_not_fit_is_one_line(photos, run, tmp_path):
     Image.new("RGB", (80, 90), (9, 90, 200)).save(colour / "a.png")
     result = inside("denoise", run, colour, "--out", tmp_path / "out")
     assert result.returncode == 1
-    assert "X has 3 channels, but the run was trained on data with no axis of channels" in result.stderr
+    assert (
+        "the data has 3 channels (colour), but the run was trained on data with one channel" in result.stderr
+    )
     result = inside("denoise", run, photos, "--out", tmp_path / "y.npy")
     assert result.returncode == 1
     assert "--out must be a folder" in result.stderr
+    result = inside("denoise", run, photos, "--out", tmp_path / "y.png")
+    assert "--out must be a folder for this data" in result.stderr
+    result = inside("denoise", run, photos / "a/00.png", "--out", tmp_path / "y.tif")
+    assert "--out must be a .png file, or a folder, for this data" in result.stderr
+    assert inside("denoise", run, photos / "a/00.png", "--out", tmp_path / "y.png").returncode == 0
+    with Image.open(tmp_path / "y.png") as picture:
+        assert picture.size == (90, 70)
+    assert "no file matches" in inside("inspect", photos / "*.xyz").stderr
+    assert (
+        "size must be at most that of the largest image" in inside("inspect", photos, "--size", "999").stderr
+    )
     plain = inside("fit", "digits", "--out", tmp_path / "plain", "--epochs", 1)
     assert plain.returncode == 0
     result = inside("embed", tmp_path / "plain", "digits", "--out", tmp_path / "f.npy", "--per-window")

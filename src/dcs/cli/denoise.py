@@ -27,8 +27,8 @@ def denoise(
     out: Annotated[
         Path,
         typer.Option(
-            help="A .npy file; for a folder of images or recordings, a new folder; for one recording, a "
-            ".wav, .flac or .ogg file."
+            help="A .npy file; for a folder of images or recordings, a new folder; for one image, a file of "
+            "its format; for one recording, a .wav, .flac or .ogg file."
         ),
     ],
     reading: Reading,
@@ -47,11 +47,11 @@ def denoise(
     import numpy as np
 
     from dcs import runs
-    from dcs.data import AUDIO_SUFFIXES
+    from dcs.data import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 
     as_array = out.suffix.lower() == ".npy"
-    if as_array or out.suffix.lower() in AUDIO_SUFFIXES:
-        check_output(out, [".npy", *AUDIO_SUFFIXES], overwrite, data)
+    if as_array or out.suffix.lower() in (*AUDIO_SUFFIXES, *IMAGE_SUFFIXES):
+        check_output(out, [".npy", *AUDIO_SUFFIXES, *IMAGE_SUFFIXES], overwrite, data)
     else:
         check_folder(out, overwrite, data)
     predictor = runs.load(run)
@@ -125,17 +125,22 @@ def _write_pictures(
     from itertools import groupby
 
     from dcs._progress import progress
+    from dcs.data import IMAGE_SUFFIXES
     from dcs.data.image_output import encode_image, file_of
 
     chosen = [split for _, split in splits(loaded, part)]
     if loaded.location is None or not all(len(split.names) for split in chosen):
         raise ValueError(f"--out must be a .npy file for this data, got {out}: a folder is for image files")
     root = loaded.location if loaded.location.is_dir() else loaded.location.parent
+    single = out.suffix.lower() in IMAGE_SUFFIXES
+    if single and (root == loaded.location or out.suffix.lower() != loaded.location.suffix.lower()):
+        wanted = "a folder" if root == loaded.location else f"a {loaded.location.suffix} file, or a folder,"
+        raise ValueError(f"--out must be {wanted} for this data, got {out}")
     count, parts = 0, [predictor.items_of(split) for split in chosen]
     with progress("denoising", sum(map(_entries, parts))) as advance:
         for split, items in zip(chosen, parts, strict=True):
             for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
-                rows, target = list(numbers), out / name
+                rows, target = list(numbers), out if single else out / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE:
                     _write_large(predictor, items, rows, root / name, target, source.axes, draws, advance)

@@ -37,7 +37,8 @@ def embed(
     maps: Annotated[
         Path | None,
         typer.Option(
-            "--map", help="New folder for dense feature maps, one .npy file (features, height, width) each."
+            "--map",
+            help="New folder for dense feature maps: NAME.npy, (features, height, width), for each picture.",
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -65,14 +66,15 @@ def embed(
     further = [] if not per_window else ["start_seconds"] if cut else axes
     table.writerow(["row", "split", "source", *further])
     features: list[np.ndarray] = []
-    for name, split in splits(loaded, part):
+    chosen = splits(loaded, part)
+    for name, split in chosen:
         before = sum(len(rows) for rows in features)
         found, numbers, starts = _features(predictor, split, loaded.rate, per_window)
         features.append(found)
         for row, (number, start) in enumerate(zip(numbers, starts, strict=True)):
             table.writerow([before + row, name, _source(split, number), *start])
         if maps is not None:
-            _write_maps(predictor, split, maps)
+            _write_maps(predictor, split, maps if len(chosen) == 1 or split.names else maps / name)
     rows = np.concatenate(features)
     write_npy(out, rows)
     write(index, text.getvalue().encode())
@@ -112,6 +114,6 @@ def _write_maps(predictor: "Predictor", split: "Split", folder: Path) -> None:
     """Write the dense feature map of each item, under the name of its file."""
     items = predictor.items_of(split)
     for number in range(len(items)):
-        target = folder / Path(_source(split, number)).with_suffix(".npy")
+        target = folder / f"{_source(split, number)}.npy"
         target.parent.mkdir(parents=True, exist_ok=True)
         write_npy(target, predictor.feature_map(items, number))

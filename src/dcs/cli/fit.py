@@ -28,8 +28,8 @@ def fit(
     network: Annotated[
         str | None,
         typer.Option(
-            help="Network: {networks}.  [default: mlp; vit or waveunet for recordings, resnet18 for "
-            "self-supervised objectives]"
+            help="Network: {networks}.  [default: mlp; resunet for pictures of more than 64 pixels or of "
+            "different sizes, vit or waveunet for recordings, resnet18 for self-supervised objectives]"
         ),
     ] = None,
     domain: Annotated[
@@ -37,7 +37,8 @@ def fit(
         typer.Option(help="What the network sees of recordings.  [default: depends on the network]"),
     ] = None,
     components: Annotated[
-        int | None, typer.Option(min=1, help="Number of features.  [default: 10; vit 192, waveunet 32]")
+        int | None,
+        typer.Option(min=1, help="Number of features.  [default: 10; resunet 64, vit 192, waveunet 32]"),
     ] = None,
     epochs: Annotated[
         int | None,
@@ -56,7 +57,8 @@ def fit(
         ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples per step.  [default: 256; 64 for spectrograms]")
+        int | None,
+        typer.Option(min=1, help="Samples per step.  [default: 256; 64 for spectrograms, 16 for windows]"),
     ] = None,
     learning_rate: Annotated[
         float | None,

@@ -56,10 +56,7 @@ def inspect(
     if found.offset is not None and not options and chosen is None and found.advice.ready:
         first, named = _centring_command(named)
     if found.advice.ready:
-        # On windows, training splits samples by itself, and less strongly than the view `split`.
-        own = loaded.train.items is not None and found.advice.views == "split"
-        words = ["dcs", "fit", named, "--out", _unused_name("run"), *options]
-        words += [] if own else found.advice.arguments
+        words = ["dcs", "fit", named, "--out", _unused_name("run"), *options, *found.advice.arguments]
         command = shlex.join(words)
     page = _write_page(found, data, "\n".join(filter(None, (first, command))), out, open_page)
     if as_json:

@@ -46,6 +46,7 @@ from dcs.data.windows import (
     Units,
     count_windows,
     default_window,
+    is_large,
     measure_units,
     windowed,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "default_window",
     "find",
     "fingerprint",
+    "is_large",
     "load",
     "map_batches",
     "measure_units",

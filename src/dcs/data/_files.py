@@ -1,5 +1,6 @@
 """Samples that are files, one each: decoded when asked for, or all at once into memory."""
 
+import contextvars
 import os
 import re
 import warnings
@@ -208,8 +209,9 @@ def _fill(rows: Rows, files: Sequence[Any], decode: Callable[[Any], Tensor]) -> 
         if threads < 2 or rows[0].size < _THREADS_PAY_FROM or get_worker_info() is not None:
             yield from map(fill, tasks)
         else:
+            contexts = [contextvars.copy_context() for _ in tasks]  # so that messages name options
             with ThreadPoolExecutor(threads) as pool:
-                yield from pool.map(fill, tasks)
+                yield from pool.map(lambda context, start: context.run(fill, start), contexts, tasks)
 
 
 def changed(file: object, found: tuple[int, ...], promised: tuple[int, ...]) -> DataError:

@@ -228,7 +228,14 @@ def plan_images(files: Sequence[Path], reading: "Reading") -> ImagePlan:
         wanted = "(depth, height, width) for volumes" if ndim == 3 else "(height, width) for images"
         raise ValueError(f"size must be a number or {wanted}, got {size!r}")
     sizes = {picture.size for picture in pictures}
-    if mixed == "windows" or (mixed == "auto" and (len(sizes) > 1 or ndim == 3)):
+    differ = len(sizes) > 1 or ndim == 3 or (size is not None and sizes != {size})
+    if mixed == "windows" or (mixed == "auto" and differ):
+        largest = tuple(max(lengths) for lengths in zip(*sizes, strict=True))
+        if size is not None and any(want > have for want, have in zip(size, largest, strict=True)):
+            raise ValueError(
+                f"size must be at most that of the largest image for windows, {'×'.join(map(str, largest))}, "
+                f"got {'×'.join(map(str, size))}"
+            )
         return ImagePlan(pictures, channels, size, mixed, windows=True)
     if ndim == 3:
         raise ValueError(
@@ -456,7 +463,10 @@ def open_image(file: Path, page: int | None = None) -> Iterator[Any]:
             f"or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it"
         ) from error
     except Exception as error:  # corrupted files make Pillow raise errors of every kind
-        raise unreadable(file, "an image", str(error) or type(error).__name__) from error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, pillow.UnidentifiedImageError):
+            reason = "its content is not that of an image"
+        raise unreadable(file, "an image", reason) from error
 
 
 def _fitting() -> str:

@@ -132,7 +132,7 @@ def read_image_classes_layout(files: Files, reading: "Reading", resident: bool |
                 f"{', '.join(CIFAR10)}"
             )
         names = [path.relative_to(files[split].parent).as_posix() for path in paths]
-        x = read_images(paths, reading.model_copy(update={"size": (32, 32)}), resident)
+        x = read_images(paths, reading.model_copy(update={"size": (32, 32), "mixed": "error"}), resident)
         splits.append(Split(x, torch.tensor([numbers[path.parent.name] for path in paths]), names=names))
     return Loaded(splits[0], splits[1], CIFAR10)
 

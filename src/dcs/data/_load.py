@@ -168,6 +168,8 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
         return read_folder(path, reading, resident)
     if matching := _matching(path):
         return read_paths(matching, reading, resident, str(path))
+    if not path.exists() and glob.has_magic(str(path)):
+        raise FileNotFoundError(f"no file matches {str(source)!r}: check the pattern")
     if not path.exists():
         from dcs.data._reading import suggest
 
@@ -232,7 +234,10 @@ def from_list(arrays: Sequence[Any], where: str = "x") -> Dataset:
         tensors.append(found[0])
     kinds = {(one.ndim, one.shape[0] if one.ndim == 3 else None) for one in tensors}
     if len(kinds) > 1:
-        raise DataError(f"{where} has items with different numbers of axes or channels: give one kind")
+        raise DataError(
+            f"{where} has items with different numbers of axes or channels: give one kind, images as (h, w) "
+            f"or, channels first, (c, h, w)"
+        )
     items = ListItems(tensors, min(2, tensors[0].ndim))
     return Dataset("list", Split(CentralWindows(items, default_window(items.ndim, items.sizes)), items=items))
 

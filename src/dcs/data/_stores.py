@@ -141,7 +141,10 @@ def _only_array(path: Path, root: Any) -> tuple[str, str | None]:
         return image["datasets"][0]["path"], axes if axes and set(axes) <= set("TCZYX") else None
     names = [name for name, array in _arrays(root) if len(array.shape) > 1 and array.dtype.kind in "fuib"]
     if len(names) != 1:
-        raise DataError(f"{str(path)!r} holds {len(names) or 'no'} arrays of data: {_listed(path, root)}")
+        raise DataError(
+            f"{str(path)!r} holds {len(names) or 'no'} arrays of numbers with two or more axes: name one of "
+            f"{_listed(path, root)}"
+        )
     return names[0], None
 
 

@@ -154,8 +154,8 @@ class Source(Reading):
         entry = CATALOGUE.get(trained.data)
         rate = trained.rate if entry is None else entry.rate
         if rate is None or not self._has_recordings():
-            same = Path(self.data).suffix == Path(trained.data).suffix  # files of one kind, or folders
-            return self.model_copy(update={"axes": self.axes or trained.axes}) if same else self
+            plain = self.data in CATALOGUE or Path(self.data).suffix in (".csv", ".tsv", ".parquet", ".npz")
+            return self if plain else self.model_copy(update={"axes": self.axes or trained.axes})
         mixed = trained.mixed if self.mixed == "auto" and self.size is None else self.mixed
         changed = {
             "rate": self.rate or rate,

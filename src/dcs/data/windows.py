@@ -169,6 +169,11 @@ def default_window(ndim: int, sizes: Sequence[Size] = ()) -> Size:
     return tuple(min(side, length) for side, length in zip(_DEFAULT[ndim], most, strict=True))
 
 
+def is_large(shape: Sequence[int]) -> bool:
+    """Return whether samples of a shape are pictures that are better learned from window by window."""
+    return len(shape) in (2, 3) and min(shape[-2:]) >= 16 and max(shape[-2:]) > 64
+
+
 def count_windows(sizes: Sequence[Size], window: Sequence[int]) -> int:
     """Return the number of windows in an epoch, for items of these sizes."""
     return min(sum(_counts(sizes, window)), _MOST)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dcs._checks import check_choice, check_integer
-from dcs.data import Dataset
+from dcs.data import Dataset, is_large
 from dcs.inspection._advice import advise, advise_small, snr_distributions
 from dcs.inspection._evidence import gather
 from dcs.inspection._reading import (
@@ -94,14 +94,15 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     state, ratio = state_of(evidence)
     judged = checks(evidence, state, domain is not None)
     sigma = sigma_of(evidence, state, domain is not None)
-    advice = advise(evidence, state, judged, sigma, entries, domain)
-    spread = (
-        snr_distributions(chosen, advice, sigma, ndim, domain, seed) if ordered and advice.ready else None
-    )
+    windows = whole.items is not None or (domain is None and is_large(whole.x.shape[1:]))
+    advice = advise(evidence, state, judged, sigma, entries, domain, windows)
+    spread = None
+    if ordered and advice.ready:
+        spread = snr_distributions(chosen, advice, sigma, ndim, domain, seed, windows)
     if spread is None and advice.views in ("blind_spot", "amplitude"):
         advice = advise_small(entries)
     c, k, dim = spread or (None, None, None)
-    if evidence.offset is not None and whole.items is None:  # windows are standardised in training
+    if evidence.offset is not None and not windows:  # which are standardised in training
         notes += (
             f"The mean of all values, {evidence.mean:.4g}, is large compared with their standard deviation, "
             f"{evidence.deviation:.2g}. The results on the noise do not depend on this offset, but the "
@@ -132,6 +133,6 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
         dim=dim,
         advice=advice,
         domain=domain,
-        offset=evidence.offset if whole.items is None else None,
+        offset=None if windows else evidence.offset,
         examples=examples,
     )

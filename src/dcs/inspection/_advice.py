@@ -11,7 +11,7 @@ from dcs.inspection._verdicts import CLEAN, NO_ANSWER
 from dcs.masking import AmplitudeNeighbors, BlindSpot, Masker
 from dcs.noise import GaussianSplit
 from dcs.objectives import DenoisingCosine
-from dcs.objectives.views import LEAST_NOISE
+from dcs.objectives.views import LEAST_NOISE, WINDOW_ALPHA
 
 _SHARES = (5, 25, 50, 75, 95)
 _BARS = 24
@@ -19,9 +19,15 @@ _SMALLEST = 1e-12  # deviation; the squares of smaller values, and of those abov
 
 
 def advise(
-    evidence: Evidence, state: str, checks: tuple[Check, ...], sigma: Sigma, entries: int, domain: str | None
+    evidence: Evidence,
+    state: str,
+    checks: tuple[Check, ...],
+    sigma: Sigma,
+    entries: int,
+    domain: str | None,
+    windows: bool,
 ) -> Advice:
-    """Choose an objective and its views for samples of so many entries."""
+    """Choose an objective and its views for samples of so many entries, which may be windows of pictures."""
     unready = _unready(evidence)
     if unready is not None:
         return Advice("none", "none", None, None, (), unready, (), ready=False)
@@ -49,6 +55,8 @@ def advise(
         if not even:
             reason = "The noise is not equally strong everywhere, but hardly any region has much less noise"
         why = f"{reason}, so samples can be split into two noisy versions that are compared in all values."
+        if windows:  # which training splits by itself, less strongly than the view `split` does
+            return Advice("dcs", "split", None, None, (), why, warnings)
         if level != float(f"{sigma.value or 0:.3g}"):
             why += f" (The command has {level:g}: the estimate by chen2015, which training uses.)"
         return Advice("dcs", "split", None, None, _masking(kind="split", sigma=level), why, warnings)
@@ -115,7 +123,7 @@ def _warnings(evidence: Evidence, verdicts: dict[str, str], state: str) -> tuple
 
 
 def snr_distributions(
-    x: Tensor, advice: Advice, sigma: Sigma, ndim: int, domain: str | None, seed: int
+    x: Tensor, advice: Advice, sigma: Sigma, ndim: int, domain: str | None, seed: int, windows: bool
 ) -> tuple[Distribution, Distribution, float] | None:
     """Return the distributions of ĉ and k for the recommended views, and the number of compared entries.
 
@@ -123,14 +131,15 @@ def snr_distributions(
     """
     masker: Masker | GaussianSplit
     if advice.views == "split" and sigma.value:
-        masker, dim = GaussianSplit(sigma.value), float(x[0].numel())
+        masker = GaussianSplit(sigma.value, alpha=WINDOW_ALPHA) if windows else GaussianSplit(sigma.value)
+        dim = float(x[0].numel())
     else:
         rho = advice.rho or 0.3
         dim = rho * x[0].numel()
         masker = BlindSpot(rho, radius=advice.window or 1, ndim=ndim)
         if domain is not None:
             masker = AmplitudeNeighbors(rho, axis=-2 if domain == "spectrogram" else -1)
-    objective = DenoisingCosine(masker)
+    objective = DenoisingCosine(masker, centre=windows)
     generator = torch.Generator(x.device).manual_seed(seed)
     parts = x.split(max(1, 2**20 // x[0].numel()))
     try:

@@ -13,6 +13,7 @@ from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
 from dcs.noise.level import default_ndim
 from dcs.noise.split import HoldsSigma
 
+WINDOW_ALPHA = 0.5  # strength of the split of windows, which should stay about as noisy as pictures are
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
 LEAST_NOISE = 0.05  # relative to the deviation of the data; weaker noise can be ignored
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dcs._naming import argument
-from dcs.data import Dataset, Source, Split, fingerprint, read_labels
+from dcs.data import Dataset, Source, Split, fingerprint, read_labels, windowed
 from dcs.runs import RunRecord
 from dcs.training import RunError
 
@@ -86,7 +86,10 @@ def _load(folder: Path, record: RunRecord, options: ReportOptions) -> Dataset:
     source = Source(**changed) if trained is None else trained.model_copy(update=changed)
     if options.data is not None and trained is not None:
         source = source.reading_as(trained, record.shape[0])
-    loaded = source.load()
+    loaded, window = source.load(), record.training.window
+    if window is not None:
+        test = None if loaded.test is None else windowed(loaded.test, window)
+        loaded = replace(loaded, train=windowed(loaded.train, window), test=test)
     if loaded.shape != record.shape:
         raise ValueError(
             f"{source.data} has samples of shape {loaded.shape}, but {folder} was trained on {record.shape}: "

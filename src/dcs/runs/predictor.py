@@ -230,12 +230,14 @@ class Predictor:
         items = windowed(split, self.window or ()).items
         assert items is not None  # noqa: S101
         if items.shape(self.window or ()) != self.shape:
-            channels = {None: "no axis of channels", 1: "1 channel"}
+            channels = {None: "one channel (grey)", 3: "3 channels (colour)"}
             have, want = (
                 channels.get(count, f"{count} channels")
                 for count in (items.channels, self.shape[0] if len(self.shape) > items.ndim else None)
             )
-            raise ValueError(f"X has {have}, but the run was trained on data with {want}: convert it first")
+            raise ValueError(
+                f"the data has {have}, but the run was trained on data with {want}: convert it first"
+            )
         return items
 
     def denoise_signal(self, signal: Tensor) -> Tensor:

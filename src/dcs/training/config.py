@@ -11,16 +11,16 @@ from torch import nn
 from dcs import models, objectives
 from dcs._registry import explain, named, options_of
 from dcs.augmentation import CIFAR10, CIFAR100
-from dcs.data import LogMel, Split, count_windows, default_window
+from dcs.data import LogMel, Split, count_windows, default_window, is_large
 from dcs.masking import VIEWS
 from dcs.noise.level import default_ndim
+from dcs.objectives.views import WINDOW_ALPHA
 
 CUSTOM = "custom"  # in place of the name of an objective or network that was given as an object
 _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 _RECORDING_BATCH, _WAVEFORM_ENTRIES = 64, 2**22  # spectrograms, and samples of waveforms, in a batch
 _WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**16  # of a training on windows: steps, and entries in a batch
-_WINDOW_ALPHA = 0.5  # strength of the split: see results/denoising.md
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -272,7 +272,7 @@ def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | No
         ndim = len(facts.sizes[0]) if facts.sizes else 2
         if facts.sizes:
             given = {**given, "window": facts.shape[-ndim:]}
-        elif "network" not in given and is_large(facts):
+        elif "network" not in given and facts.rate is None and is_large(facts.shape):
             given = {**given, "window": default_window(2, [facts.shape[-2:]])}
     if given.get("window") is None:
         return given
@@ -281,7 +281,7 @@ def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | No
     if name is None or name.kind.predicts:  # others augment images in 0 … 1
         size = max(4, min(256, _WINDOW_ENTRIES // max(1, math.prod(window))))
         usual = {"network": "resunet", "batch_size": size, "standardise": True}
-        usual |= {"schedule": "cosine", "precision": fast_precision()}
+        usual |= {"schedule": "cosine", "precision": fast_precision(len(window))}
     given = {**usual, **given}
     if given.get("network") == "resunet" and len(window) != 2:
         given["network_options"] = {"ndim": len(window), **(given.get("network_options") or {})}
@@ -289,18 +289,14 @@ def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | No
     if name is not None and name.base == "dcs" and options.get("variant") != "paper":
         given["objective_options"] = {"centre": True, "length": 1.0, **options}
     if name is not None and name.base in ("dcs", "r2r") and not given.get("masking"):
-        given["masking"] = {"kind": "automatic", "alpha": _WINDOW_ALPHA}
+        given["masking"] = {"kind": "automatic", "alpha": WINDOW_ALPHA}
     return given
 
 
-def is_large(facts: Facts) -> bool:
-    """Return whether samples are pictures that are better learned from window by window."""
-    sides = facts.shape[-2:]
-    return facts.rate is None and len(facts.shape) in (2, 3) and min(sides) >= 16 and max(sides) > 64
-
-
-def fast_precision() -> str:
-    """Return the precision in which convolutions are fastest on this machine's CPU."""
+def fast_precision(ndim: int) -> str:
+    """Return the precision in which convolutions over so many axes are fastest on this machine's CPU."""
+    if ndim == 3:  # gradients of torch's convolutions of volumes in bfloat16 are not reliable
+        return "no"
     known = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return "bf16" if any(getattr(torch.cpu, name, bool)() for name in known) else "no"
 
