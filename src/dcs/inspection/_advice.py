@@ -25,7 +25,7 @@ def advise(
     sigma: Sigma,
     entries: int,
     domain: str | None,
-    windows: bool,
+    windows: bool = False,
 ) -> Advice:
     """Choose an objective and its views for samples of so many entries, which may be windows of pictures."""
     unready = _unready(evidence)
