@@ -1,4 +1,4 @@
-"""Denoise pictures with added noise by every objective and by classical methods, for results/denoising.md.
+"""Denoise pictures with added noise by every objective and by classical methods, and score the results.
 
     python studies/denoising.py CLEAN --out DIR --sigma 25 --methods dcs,r2r,n2v,nlm,bm3d
 

@@ -198,6 +198,8 @@ def test_a_volume_is_learned_from_in_full_precision(tmp_path):
 def test_an_array_of_large_pictures_is_denoised_to_an_array(run, tmp_path):
     pictures = torch.stack([smooth((80, 90), n) for n in range(2)]).numpy()
     np.save(tmp_path / "x.npy", pictures)
+    large = inside("fit", tmp_path / "x.npy", "--out", tmp_path / "large", "--set", "window=[200,64]")
+    assert "window must be at most (80, 90), the size of the largest sample" in large.stderr
     result = inside("denoise", run, tmp_path / "x.npy", "--out", tmp_path / "y.npy", "--draws", "0")
     assert result.returncode == 0, result.stderr
     assert np.load(tmp_path / "y.npy").shape == (2, 80, 90)

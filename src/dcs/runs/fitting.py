@@ -185,7 +185,12 @@ def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> S
     if config.front_end is not None:
         raise ValueError("window is not applicable to spectrograms: use --mixed windows for recordings")
     window = config.window or ()
-    windows = RandomWindows(windowed(data, window).items, window)  # type: ignore[arg-type]
+    items = windowed(data, window).items
+    assert items is not None  # noqa: S101
+    largest = tuple(max(lengths) for lengths in zip(*items.sizes, strict=True))
+    if any(side > length for side, length in zip(window, largest, strict=True)):
+        raise ValueError(f"window must be at most {largest}, the size of the largest sample, got {window}")
+    windows = RandomWindows(items, window)
     units = measure_units(windows) if config.standardise else Units()
     return Seen(RandomWindows(windows.items, window, units), None, None, None, units)
 
