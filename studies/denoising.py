@@ -6,6 +6,9 @@ CLEAN is a folder of clean pictures, such as BSD68. Noise of deviation sigma/255
 clipping, and stored in floating-point TIFF files. Trainings are those of `dcs fit NOISY --objective METHOD`,
 and see nothing but these files; denoised copies are those of `dcs denoise`. Finished methods are not run
 again. bm3d needs `pip install bm3d`; bm3d and nlm are told the true sigma, the trainings are not.
+
+A method LABEL=FOLDER scores pictures that another program made of DIR/noisy-SIGMA, such as
+careamics=FOLDER for those of `studies/careamics_n2v.py`: TIFF files of the same names, and time.json.
 """
 
 import argparse
@@ -72,6 +75,13 @@ def classical(method: str, sigma: float) -> Callable[[Path, Path], list[Picture]
     return denoise
 
 
+def read_denoised(noisy: Path, folder: Path) -> tuple[list[Picture], float | None]:
+    """Read pictures that were denoised elsewhere, and the seconds that this took, if they are known."""
+    times = folder / "time.json"
+    seconds = json.loads(times.read_text())["seconds"] if times.exists() else None
+    return [tifffile.imread(folder / path.name) for path in sorted(noisy.glob("*.tif"))], seconds
+
+
 def score(denoised: list[Picture], clean: dict[str, Picture]) -> dict[str, float]:
     """Return the mean PSNR in dB and the mean SSIM, for values clipped to 0 … 1."""
     pairs = [(np.clip(one, 0, 1), truth) for one, truth in zip(denoised, clean.values(), strict=True)]
@@ -86,7 +96,7 @@ def main() -> None:
     parser.add_argument("clean", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sigma", type=float, default=25, help="of the noise, in units of 1/255")
-    parser.add_argument("--methods", default="dcs,r2r,n2v,nlm,bm3d")
+    parser.add_argument("--methods", default="dcs,r2r,n2v,nlm,bm3d", help="names, or LABEL=FOLDER")
     parser.add_argument("--epochs", type=int, help="of each training; the default of dcs fit without it")
     parser.add_argument(
         "--draws", type=int, help="predictions to average; the default of dcs denoise without it"
@@ -97,15 +107,20 @@ def main() -> None:
     lines = given.out / "denoising.jsonl"
     done = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
     about = {"sigma": given.sigma, "pictures": len(clean), "epochs": given.epochs, "draws": given.draws}
-    for method in given.methods.split(","):
+    for name in given.methods.split(","):
+        method, _, folder = name.partition("=")
         key = {"method": method, **about}
         if any(key.items() <= line.items() for line in done):
             continue
-        known = method in ("bm3d", "nlm")
-        run = classical(method, given.sigma) if known else trained(method, given.epochs, given.draws)
-        start = time.perf_counter()
-        denoised = run(noisy, given.out / f"{method}-{given.sigma:g}-{given.epochs or 'default'}")
-        line = {**key, **score(denoised, clean), "seconds": round(time.perf_counter() - start)}
+        if folder:
+            denoised, seconds = read_denoised(noisy, Path(folder))
+        else:
+            known = method in ("bm3d", "nlm")
+            run = classical(method, given.sigma) if known else trained(method, given.epochs, given.draws)
+            start = time.perf_counter()
+            denoised = run(noisy, given.out / f"{method}-{given.sigma:g}-{given.epochs or 'default'}")
+            seconds = time.perf_counter() - start
+        line = {**key, **score(denoised, clean), "seconds": seconds and round(seconds)}
         print(json.dumps(line), flush=True)
         with lines.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -204,6 +204,8 @@ def test_windows_are_named_by_file_and_start(waveform_run, recordings, tmp_path)
     assert len(rows) == 4 * 120
     assert [float(row["start_seconds"]) for row in rows[:4]] == [0.0, 0.064, 0.128, 0.192]
     assert len({row["source"] for row in rows}) == 120
+    _, close = read("h", "--per-window", "--hop", "256")
+    assert [float(row["start_seconds"]) for row in close[:7]] == [0.032 * number for number in range(7)]
     pooled, sources = read("g")
     assert np.allclose(pooled[0], np.concatenate([each[:4].mean(0), each[:4].std(0)]), atol=1e-5)
     assert len(pooled) == len(sources) == 120
@@ -222,6 +224,25 @@ def test_recordings_of_different_lengths_need_no_options(tmp_path):
     assert result.returncode == 0, result.stderr
     assert np.load(tmp_path / "f.npy").shape == (12, 16)
     assert inside("inspect", folder).returncode == 0
+    result = inside("denoise", tmp_path / "run", folder, "--out", tmp_path / "d.npy")
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "d.npy").shape[0] == 12  # one window each
+    wrong = inside("embed", tmp_path / "run", folder, "--out", tmp_path / "i.npy", "--hop", 5)
+    assert "--hop is only applicable with --per-window" in wrong.stderr
+
+
+def test_one_long_recording_is_learned_from_in_windows(tmp_path):
+    rng, rate = np.random.default_rng(0), 1000
+    soundfile.write(tmp_path / "a.wav", 0.1 * rng.normal(size=31 * rate), rate)
+    dry = inside("fit", tmp_path / "a.wav", "--out", tmp_path / "run", "--domain", "waveform", "--dry-run")
+    told = json.loads(dry.stdout)
+    assert (told["shape"], told["training"]["window"]) == ([5000], [5000])
+    assert told["training"]["batch_size"] == 2**18 // 5000
+    asked = inside(
+        "fit", tmp_path / "a.wav", "--out", tmp_path / "run", "--domain", "waveform", "--mixed", "windows",
+        "--size", 700, "--dry-run",
+    )  # fmt: skip
+    assert json.loads(asked.stdout)["training"]["window"] == [700]
 
 
 def test_what_cannot_be_denoised_is_said(spectrogram_run, waveform_run, recordings, tmp_path):

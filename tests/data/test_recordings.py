@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from scipy.signal import resample_poly
 
-from dcs.data import DataError, DataWarning, Reading, Sound, load, read_sound, write_sound
-from dcs.data._recordings import _window_starts, plan_recordings
+from dcs.data import DataError, DataWarning, Reading, RecordingItems, load, scan_recordings, write_recording
+from dcs.data._recordings import plan_recordings
 
 RNG = np.random.default_rng(0)
 
@@ -55,12 +53,13 @@ def test_recordings_are_resampled_as_scipy_does(tmp_path, rate, new):
 def test_a_window_is_what_it_is_in_the_whole_resampled_recording(tmp_path, rate, new, resident):
     file = record(tmp_path / "a.wav", noise(20_000), rate, subtype="FLOAT")
     whole = read_recordings([file], rate=new)[0][0]
-    x, _ = read_recordings([file], rate=new, mixed="windows", size=500, hop=331, resident=resident)
-    x = x if resident else x.read(range(len(x)))
-    starts = _window_starts(len(whole), 500, 331)
-    assert len(x) == len(starts)
-    for row, start in enumerate(starts):
-        torch.testing.assert_close(x[row], whole[start : start + 500], rtol=0, atol=1e-6)
+    x, _ = read_recordings([file], rate=new, mixed="windows", size=500, resident=resident)
+    assert x.shape == (1, 500)
+    assert isinstance(x.items, RecordingItems) is not resident
+    assert x.items.sizes == [(len(whole),)]
+    for start in (*range(0, len(whole) - 500, 331), len(whole) - 500):
+        part = x.items.region(0, [start], [500])
+        torch.testing.assert_close(part, whole[start : start + 500], rtol=0, atol=1e-6)
 
 
 def test_a_tone_keeps_its_pitch(tmp_path):
@@ -78,20 +77,10 @@ def test_mixed_rates_load_once_a_rate_is_named(tmp_path):
         load(tmp_path)
     data = load(tmp_path, rate=8000)
     assert (data.rate, data.shape, len(data.train)) == (8000, (800,), 3)
+    assert data.train.items is None  # all are of one length at that rate
 
 
 # Lengths
-
-
-@given(have=st.integers(1, 300), length=st.integers(1, 100), hop=st.integers(1, 100))
-def test_windows_cover_a_recording_up_to_its_end(have, length, hop):
-    starts = _window_starts(have, length, hop)
-    assert starts[0] == 0
-    assert starts == sorted(set(starts))
-    assert all(start % hop == 0 for start in starts[:-1])
-    assert starts[-1] == max(0, have - length)
-    covered = {place for start in starts for place in range(start, start + length)}
-    assert hop > length or covered >= set(range(have))
 
 
 @pytest.mark.parametrize("resident", [True, False])
@@ -110,34 +99,43 @@ def test_padding(tmp_path, resident, size):
     assert load(tmp_path, mixed="pad", size=5).train.lengths is None  # nothing is padded
 
 
-def test_windows_know_their_file_their_class_and_where_they_begin(tmp_path):
+@pytest.mark.parametrize("resident", [True, False])
+def test_recordings_of_any_length_are_items(tmp_path, resident):
     arrays = {"train/cat/a.wav": noise(25), "train/dog/b.wav": noise(7), "test/cat/c.wav": noise(10)}
     for name, values in arrays.items():
         record(tmp_path / name, values, subtype="FLOAT")
-    data = load(tmp_path, mixed="windows", size=10, hop=5)
-    assert list(data.train.names) == ["train/cat/a.wav"] * 4 + ["train/dog/b.wav"]
-    assert data.train.starts.tolist() == [0, 5, 10, 15, 0]
-    assert data.train.y.tolist() == [0, 0, 0, 0, 1]
-    assert data.train.lengths.tolist() == [10, 10, 10, 10, 7]
-    assert (list(data.test.names), data.test.starts.tolist()) == (["test/cat/c.wav"], [0])
-    for name, start, x in zip(data.train.names, data.train.starts, data.train.x, strict=True):
-        part = arrays[name][int(start) :][:10].tolist()
-        assert x.tolist() == part + [0.0] * (10 - len(part))
+    data = load(tmp_path, mixed="windows", size=10, resident=resident)
+    assert list(data.train.names) == ["train/cat/a.wav", "train/dog/b.wav"]
+    assert (data.shape, data.train.items.sizes, data.train.lengths) == ((10,), [(25,), (7,)], None)
+    assert data.train.y.tolist() == [0, 1]
+    assert list(data.test.names) == ["test/cat/c.wav"]
+    for split in (data.train, data.test):
+        for row, name in enumerate(split.names):
+            assert np.array_equal(split.items.whole(row).numpy(), arrays[name])
+    assert data.train.x[0].tolist() == arrays["train/cat/a.wav"][7:17].tolist()
+    short = arrays["train/dog/b.wav"].tolist()
+    assert data.train.x[1].tolist() == short + short[:3:-1]  # mirrored at its end
+
+
+def test_a_default_window_is_the_longest_recording_up_to_five_seconds(tmp_path):
+    for number, length in enumerate((70, 300)):
+        record(tmp_path / f"{number}.wav", noise(length), rate=100)
+    assert load(tmp_path).shape == (300,)
+    record(tmp_path / "2.wav", noise(900), rate=100)
+    assert load(tmp_path).shape == (500,)
+    assert load(tmp_path / "2.wav", mixed="windows").shape == (500,)
 
 
 def test_one_recording_is_data_too(tmp_path):
     file = record(tmp_path / "a.flac", noise(25))
     data = load(file)
     assert (data.shape, data.rate, list(data.train.names), data.train.y) == ((25,), 8000, ["a.flac"], None)
-    assert len(load(file, mixed="windows", size=10).train) == 3
+    assert load(file, mixed="windows", size=10).train.items.sizes == [(25,)]
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"mixed": "windows"}, "windows.* needs size"),
-        ({"hop": 3}, "hop is not applicable to mixed"),
-        ({"mixed": "windows", "size": 5, "hop": 0}, "hop must be at least 1"),
         ({"rate": 0}, "rate must be at least 1"),
         ({"rate": 8000.0}, "rate must be an integer"),
         ({"skip_bad": 1}, "skip_bad must be True or False"),
@@ -154,7 +152,6 @@ def test_wrong_options_for_recordings(tmp_path, options, says):
     ("options", "says"),
     [
         ({"rate": 8000}, "rate is for recordings"),
-        ({"hop": 3}, "hop is for recordings"),
         ({"mixed": "pad"}, 'mixed="pad" is for recordings'),
     ],
 )
@@ -212,7 +209,7 @@ def test_each_bad_recording_alone_is_named(tmp_path, name):
     with pytest.raises(DataError, match=rf"none of the 1 files can be used.*{name}"):
         load(file, skip_bad=True)
     with pytest.raises(DataError, match=name):
-        read_sound(file)
+        scan_recordings(file)
 
 
 @pytest.mark.parametrize("size", [0x7FFFF000, 0xFFFFFFFF])
@@ -261,26 +258,61 @@ def test_bad_images_are_skipped_too(tmp_path):
 # Writing
 
 
-@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+def written(path, signal, like, rate=8000):
+    """Write a signal as a recording is, and read it back: (channels, t), rate, sample format."""
+    write_recording(path, signal, rate, like, path.suffix)
+    about = soundfile.info(path)
+    return soundfile.read(path, dtype="float32", always_2d=True)[0].T, about.samplerate, about.subtype
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg", "a.mp3"])
 def test_what_is_too_loud_is_made_quieter_and_never_clipped(tmp_path, name):
-    wave = (3 * np.sin(np.arange(4000) * 0.05)).astype(np.float32)[:, None]
+    like = record(tmp_path / "like.wav", noise(4000), subtype="PCM_16")
+    wave = (3 * np.sin(np.arange(4000) * 0.05)).astype(np.float32)[None]
     with pytest.warns(DataWarning, match=r"was made quieter, by a factor of 3"):
-        content = write_sound(tmp_path / name, Sound(wave, 8000, "PCM_16"))
-    (tmp_path / name).write_bytes(content)
-    found = read_sound(tmp_path / name)
-    assert found.rate == 8000
-    assert found.channels == pytest.approx(0.333 * wave, abs=0.1 if name == "a.ogg" else 1e-3)
+        found, rate, _ = written(tmp_path / name, wave, like)
+    assert rate == 8000
+    assert found == pytest.approx(0.333 * wave, abs=0.1 if name in ("a.ogg", "a.mp3") else 1e-3)
 
 
 def test_floating_point_is_written_as_it_is(tmp_path):
-    wave = (3 * np.sin(np.arange(400) * 0.05)).astype(np.float32)[:, None]
-    (tmp_path / "a.wav").write_bytes(write_sound(tmp_path / "a.wav", Sound(wave, 8000, "FLOAT")))
-    assert np.array_equal(read_sound(tmp_path / "a.wav").channels, wave)
+    like = record(tmp_path / "like.wav", noise(400), subtype="FLOAT")
+    wave = (3 * np.sin(np.arange(400) * 0.05)).astype(np.float32)[None]
+    assert np.array_equal(written(tmp_path / "a.wav", wave, like)[0], wave)
 
 
 @pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_32"])
 def test_what_flac_cannot_hold_is_written_with_the_most_bits_it_has(tmp_path, subtype):
-    wave = noise(400)[:, None]
-    (tmp_path / "a.flac").write_bytes(write_sound(tmp_path / "a.flac", Sound(wave, 8000, subtype)))
-    assert read_sound(tmp_path / "a.flac").subtype == "PCM_24"
-    assert read_sound(tmp_path / "a.flac").channels == pytest.approx(wave, abs=2**-22)
+    like = record(tmp_path / "like.wav", noise(400), subtype=subtype)
+    wave = noise(400)[None]
+    found, _, used = written(tmp_path / "a.flac", wave, like)
+    assert used == "PCM_24"
+    assert found == pytest.approx(wave, abs=2**-22)
+
+
+@pytest.mark.parametrize(("rate", "run_rate"), [(44_100, 16_000), (8000, 44_100), (11_025, 8000)])
+def test_blocks_are_joined_without_seams(tmp_path, rate, run_rate, monkeypatch):
+    monkeypatch.setattr("dcs.data._recordings._BLOCK", 701)
+    like = record(tmp_path / "like.wav", RNG.uniform(-0.5, 0.5, (5003, 2)), rate, subtype="FLOAT")
+    items = RecordingItems.channels_of(like, run_rate)
+    signal = np.stack([items.whole(channel).numpy() for channel in range(2)])
+    found, found_rate, _ = written(tmp_path / "a.wav", signal, like, run_rate)
+    divisor = math.gcd(rate, run_rate)
+    expected = resample_poly(signal, rate // divisor, run_rate // divisor, axis=1)[:, :5003]
+    assert found_rate == rate
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_more_than_a_wav_file_can_hold_is_written_as_rf64(tmp_path, monkeypatch):
+    monkeypatch.setattr("dcs.data._recordings._LARGEST_WAV", 1000)
+    like = record(tmp_path / "like.wav", noise(400))
+    found = written(tmp_path / "a.wav", noise(400)[None], like)[0]
+    assert soundfile.info(tmp_path / "a.wav").format == "RF64"
+    assert load(tmp_path / "a.wav").shape == (found.shape[1],) == (400,)
+
+
+def test_mp3(tmp_path):
+    values = (0.5 * np.sin(np.arange(8000) * 0.1)).astype(np.float32)
+    x = load(record(tmp_path / "a.mp3", values)).train.x[0].numpy()
+    assert len(x) == 8000
+    assert x == pytest.approx(values, abs=0.1)

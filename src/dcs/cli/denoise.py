@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dcs.cli.options import Data, Overwrite, Part, Reading, RunFolder, load, reads_data, splits
-from dcs.cli.output import check_folder, check_output, write, write_npy, write_png
+from dcs.cli.output import (
+    check_folder,
+    check_output,
+    scratch_array,
+    unfinished,
+    write,
+    write_npy,
+    write_png,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dcs.data import Dataset, Items, Sound, Source, Split
+    from dcs.data import Dataset, Items, Source, Split
     from dcs.runs import Predictor
 
 _AT_ONCE = 256  # images in memory
@@ -66,11 +74,12 @@ def denoise(
                 f"--{', --'.join(asked)} must be left out where recordings are written, which are used as "
                 f"they are; or write to a .npy file"
             )
-        typer.echo(_write_recordings(predictor, rate, Path(data), out, reading.given.get("skip_bad", False)))
+        skip_bad = reading.given.get("skip_bad", False)
+        typer.echo(_write_recordings(predictor, rate, Path(data), out, skip_bad, draws))
         return
     source = reading.like(data, trained, predictor.shape)
     loaded = load(source, predictor)
-    if predictor.window is not None:
+    if predictor.takes_windows(loaded.train) and predictor.front_end is None:
         if as_array:
             shape = _write_array(predictor, [split for _, split in splits(loaded, part)], out, draws)
             typer.echo(f"{out}: {shape}")
@@ -91,8 +100,6 @@ def _write_array(
     predictor: "Predictor", chosen: "list[Split]", out: Path, draws: int | None
 ) -> tuple[int, ...]:
     """Write denoised items of one size to a .npy file, one by one, and return its shape."""
-    import os
-
     import numpy as np
 
     from dcs._progress import progress
@@ -100,21 +107,16 @@ def _write_array(
     parts = [predictor.items_of(split) for split in chosen]
     shapes = {items.shape(size) for items in parts for size in items.sizes}
     if len(shapes) > 1:
-        raise ValueError("--out must be a folder for pictures of different sizes, got a .npy file")
+        raise ValueError("--out must be a folder for items of different sizes, got a .npy file")
     shape = (sum(map(len, parts)), *shapes.pop())
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        array = np.lib.format.open_memmap(unfinished, "w+", np.float32, shape)
-        row = 0
-        with progress("denoising", sum(map(_entries, parts))) as advance:
-            for items in parts:
-                for index in range(len(items)):
-                    predictor.denoise_item(items, index, out=array[row], draws=draws, advance=advance)
-                    row += 1
+    row = 0
+    with unfinished(out) as path, progress("denoising", sum(map(_entries, parts))) as advance:
+        array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+        for items in parts:
+            for index in range(len(items)):
+                predictor.denoise_item(items, index, out=array[row], draws=draws, advance=advance)
+                row += 1
         array.flush()
-        os.replace(unfinished, out)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return shape
 
 
@@ -141,12 +143,12 @@ def _write_pictures(
         for split, items in zip(chosen, parts, strict=True):
             for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
                 rows, target = list(numbers), out if single else out / name
-                target.parent.mkdir(parents=True, exist_ok=True)
                 if sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE:
                     _write_large(predictor, items, rows, root / name, target, source.axes, draws, advance)
                 else:
                     how: Any = {"draws": draws, "advance": advance}
                     denoised = [predictor.denoise_item(items, row, **how) for row in rows]
+                    target.parent.mkdir(parents=True, exist_ok=True)
                     write(target, encode_image(denoised, root / name, source.axes))
                 count += 1
     return f"{out}: {count} image{'s' * (count != 1)}"
@@ -167,33 +169,18 @@ def _write_large(
     advance: "Callable[[float], object]",
 ) -> None:
     """Write denoised pictures to a TIFF file, band by band, so that none is in memory as a whole."""
-    import os
-    import tempfile
-
-    import numpy as np
-
     from dcs.data.image_output import TiffOutput
 
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with (
-            TiffOutput(like, unfinished, axes) as output,
-            tempfile.TemporaryFile(dir=target.parent) as scratch,
-        ):
-            for number, row in enumerate(rows):
-                size = items.sizes[row]
-                shape = items.shape(size)
-                scratch.truncate(0)
-                scratch.truncate(4 * math.prod(shape))  # zeros
-                array = np.memmap(scratch, np.float32, "r+", shape=shape)
+    with unfinished(target) as path, TiffOutput(like, path, axes) as output:
+        for number, row in enumerate(rows):
+            size = items.sizes[row]
+            shape = items.shape(size)
+            with scratch_array(target.parent, shape) as array:
                 predictor.denoise_item(items, row, out=array, draws=draws, advance=advance)
                 band = max(1, 2**24 // (math.prod(shape) // size[0]))
                 for top in range(0, size[0], band):
                     some: Any = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))
                     output.write(number, (top, *[0] * (len(size) - 1)), array[some])
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: str, out: Path) -> str:
@@ -222,9 +209,12 @@ def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: s
     return f"{out}: {len(names)} images"
 
 
-def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, skip_bad: bool) -> str:
+def _write_recordings(
+    predictor: "Predictor", rate: int, data: Path, out: Path, skip_bad: bool, draws: int | None
+) -> str:
     """Denoise a recording, or a folder of them; each keeps its rate, its length and its channels."""
-    from dcs.data import AUDIO_SUFFIXES, DataWarning, read_sound, scan_recordings, write_sound
+    from dcs._progress import progress
+    from dcs.data import AUDIO_SUFFIXES, DataWarning, RecordingItems, scan_recordings, write_recording
 
     if predictor.front_end is not None:
         raise ValueError(
@@ -251,21 +241,15 @@ def _write_recordings(predictor: "Predictor", rate: int, data: Path, out: Path, 
             DataWarning,
             stacklevel=3,
         )
-    for source in rates:
-        target = out if single else out / source.relative_to(data)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write(target, write_sound(target, _denoised(predictor, read_sound(source), rate)))
+    each = {source: RecordingItems.channels_of(source, rate) for source in rates}
+    with progress("denoising", sum(map(_entries, each.values()))) as advance:
+        for source, items in each.items():
+            target = out if single else out / source.relative_to(data)
+            with (
+                unfinished(target) as path,
+                scratch_array(target.parent, (len(items), *items.sizes[0])) as signal,
+            ):
+                for index, channel in enumerate(signal):
+                    predictor.denoise_item(items, index, out=channel, draws=draws, advance=advance)
+                write_recording(path, signal, rate, source, target.suffix.lower())
     return f"{out}: denoised" if single else f"{out}: {len(rates)} recordings"
-
-
-def _denoised(predictor: "Predictor", sound: "Sound", rate: int) -> "Sound":
-    import torch
-
-    from dcs.data import resample
-
-    noisy = sound.channels if sound.rate == rate else resample(sound.channels, sound.rate, rate)
-    clean = predictor.denoise_signal(torch.from_numpy(noisy.T.copy())).numpy().T
-    if sound.rate != rate:
-        clean = resample(clean, rate, sound.rate)
-    # Resampling there and back may add a sample, but never drops one.
-    return sound._replace(channels=clean[: len(sound.channels)])

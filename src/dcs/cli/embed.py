@@ -31,9 +31,16 @@ def embed(
         bool,
         typer.Option(
             "--per-window",
-            help="Write a row for each window of a picture; without it, the mean and deviation over windows.",
+            help="Write a row for each window; without it, the mean and deviation over windows.",
         ),
     ] = False,
+    hop: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --per-window, distance between windows in pixels or samples.  [default: side by side]",
+        ),
+    ] = None,
     maps: Annotated[
         Path | None,
         typer.Option(
@@ -56,23 +63,25 @@ def embed(
     predictor = runs.load(run)
     if maps is not None and predictor.window is None:
         raise ValueError("--map needs a run that learned from windows of pictures: see --mixed windows")
+    if hop is not None and not per_window:
+        raise ValueError("--hop is only applicable with --per-window: leave it out, or add that")
     loaded = load(reading.like(data, predictor.record.source, predictor.shape), predictor)
-    cut = loaded.train.starts is not None  # recordings, whose windows are samples
-    if per_window and predictor.window is None and not cut:
-        raise ValueError("--per-window needs data that is cut into windows: see --mixed windows")
+    if per_window and not predictor.takes_windows(loaded.train):
+        raise ValueError("--per-window needs a run that learned from windows: see --mixed windows")
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     axes = ["depth", "top", "left"][-len(predictor.window or ()) :]
-    further = [] if not per_window else ["start_seconds"] if cut else axes
+    further = [] if not per_window else axes if loaded.rate is None else ["start_seconds"]
     table.writerow(["row", "split", "source", *further])
     features: list[np.ndarray] = []
     chosen = splits(loaded, part)
     for name, split in chosen:
         before = sum(len(rows) for rows in features)
-        found, numbers, starts = _features(predictor, split, loaded.rate, per_window)
+        found, numbers, starts = _features(predictor, split, per_window, hop)
         features.append(found)
         for row, (number, start) in enumerate(zip(numbers, starts, strict=True)):
-            table.writerow([before + row, name, _source(split, number), *start])
+            place = start if loaded.rate is None else [round(at / loaded.rate, 4) for at in start]
+            table.writerow([before + row, name, _source(split, number), *place])
         if maps is not None:
             _write_maps(predictor, split, maps if len(chosen) == 1 or split.names else maps / name)
     rows = np.concatenate(features)
@@ -86,22 +95,14 @@ def _source(split: "Split", number: int) -> str:
 
 
 def _features(
-    predictor: "Predictor", split: "Split", rate: int | None, per_window: bool
+    predictor: "Predictor", split: "Split", per_window: bool, hop: int | None
 ) -> "tuple[np.ndarray, Iterable[int], Iterable[Sequence[float]]]":
     """Return features, and the number of the sample and the place of the window that each row belongs to."""
     import numpy as np
 
-    from dcs.runs import pooled
-
-    if split.starts is not None:
-        features = predictor.transform(split)
-        if per_window:
-            return features, range(len(split)), [(round(s / (rate or 1), 4),) for s in split.starts.tolist()]
-        _, first, number = np.unique(split.names, return_index=True, return_inverse=True)
-        return pooled(features, number), first, [()] * len(first)
     if not per_window:
         return predictor.transform(split), range(len(split)), [()] * len(split)
-    found = list(predictor.encode_windows(predictor.items_of(split)))
+    found = list(predictor.encode_windows(predictor.items_of(split), hop))
     numbers = [number for _, some, _ in found for number in some]
     return (
         np.concatenate([one for one, _, _ in found]),

@@ -182,19 +182,8 @@ def _splits(
         train, test = replace(train, y=y), None
     if test is not None and (test.y is not None or train.y is None):
         return train, test, None
-    # Windows of one recording stay together: a classifier may recognise a recording instead of its class.
-    of: list[Any] = list(range(len(train)) if train.starts is None else train.names)
-    things = sorted(set(of))
-    if len(things) < 2:
-        thing = "sample" if train.starts is None else "recording"
-        raise ValueError(f"{loaded.name} holds one {thing}, so that nothing can be held out: give more")
-    order = torch.randperm(len(things), generator=torch.Generator().manual_seed(seed))
-    count = min(max(1, round(test_share * len(things))), len(things) - 1)
-
-    def chosen(numbers: torch.Tensor) -> "Split":
-        if train.starts is None:
-            return train.take(numbers)
-        kept = {things[int(number)] for number in numbers}
-        return train.take([row for row, thing in enumerate(of) if thing in kept])
-
-    return chosen(order[count:]), chosen(order[:count]), {"share": test_share, "seed": seed}
+    if len(train) < 2:
+        raise ValueError(f"{loaded.name} holds one sample, so that nothing can be held out: give more")
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
+    count = min(max(1, round(test_share * len(train))), len(train) - 1)
+    return train.take(order[count:]), train.take(order[:count]), {"share": test_share, "seed": seed}

@@ -213,7 +213,7 @@ def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_j
             found = f"split, for uniform noise of deviation {view['sigma']:.3g}"
         typer.echo(f"samples were {found} (dcs inspect says more)")
     if source.rate is not None:  # the run knows how to read recordings
-        source = source.model_copy(update={"rate": None, "hop": None, "size": None, "mixed": "auto"})
+        source = source.model_copy(update={"rate": None, "size": None, "mixed": "auto"})
     command = ["dcs", "embed", str(out), data, "--out", "features.npy", *source.as_options()]
     typer.echo(f"next: {shlex.join(command)}")
 

@@ -47,7 +47,9 @@ _READING: dict[str, Any] = {
     ],
     "mixed": Annotated[
         Mixed | None,
-        typer.Option(help="Treatment of files of different sizes.  [default: auto, windows for images]"),
+        typer.Option(
+            help="Treatment of files of different sizes.  [default: auto, windows where sizes differ]"
+        ),
     ],
     "size": Annotated[
         str | None,
@@ -61,10 +63,6 @@ _READING: dict[str, Any] = {
     ],
     "rate": Annotated[
         int | None, typer.Option(min=1, help="Sampling rate in Hz to which recordings are resampled.")
-    ],
-    "hop": Annotated[
-        int | None,
-        typer.Option(min=1, help="Hop between windows of recordings, in samples.  [default: size]"),
     ],
     "skip_bad": Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be read.")],
 }

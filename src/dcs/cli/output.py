@@ -1,11 +1,15 @@
 """Files that commands write, without losing any that exist."""
 
+import contextlib
 import io
+import math
+import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def is_within(path: Path, data: str) -> bool:
@@ -34,6 +38,28 @@ def check_folder(path: Path, overwrite: bool, data: str) -> None:
         raise ValueError(f"{path} is a file: give a folder, or a .npy file")
     if path.exists() and any(path.iterdir()) and not overwrite:
         raise ValueError(f"{path} exists: give a new folder, or pass --overwrite")
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> "Iterator[Path]":
+    """Give a name beside a file to write it under; the file appears when it is complete."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def scratch_array(folder: Path, shape: "tuple[int, ...]") -> "Iterator[Any]":
+    """Give an array of zeros in float32 that is kept in a temporary file in a folder."""
+    import numpy as np
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.truncate(4 * math.prod(shape))
+        yield np.memmap(file, np.float32, "r+", shape=shape)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -26,16 +26,15 @@ from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._layouts import Layout, Loaded
 from dcs.data._load import load
 from dcs.data._locate import find, obtain
-from dcs.data._log_mel import LogMel
+from dcs.data._log_mel import LogMel, Spectrograms
 from dcs.data._map import map_batches, rows_per_batch
 from dcs.data._recordings import (
     AUDIO_SUFFIXES,
-    Sound,
+    RecordingItems,
     check_shortest,
-    read_sound,
-    resample,
+    recording_window,
     warn_of_silence,
-    write_sound,
+    write_recording,
 )
 from dcs.data._tables import read_labels
 from dcs.data.windows import (
@@ -75,9 +74,10 @@ __all__ = [
     "NoiseSpec",
     "RandomWindows",
     "Reading",
+    "RecordingItems",
     "Samples",
-    "Sound",
     "Source",
+    "Spectrograms",
     "Split",
     "Units",
     "check_lengths",
@@ -93,14 +93,13 @@ __all__ = [
     "obtain",
     "parse_label",
     "read_labels",
-    "read_sound",
-    "resample",
+    "recording_window",
     "rows_per_batch",
     "scan_recordings",
     "valid_entries",
     "warn_of_silence",
     "windowed",
-    "write_sound",
+    "write_recording",
 ]
 
 _LAZY = {"NoiseSpec": "_reading", "Reading": "_reading", "parse_label": "_reading", "Source": "source"}

@@ -75,7 +75,6 @@ class Split:
         clean: x without the noise that was added, if any was.
         names: Name of each sample, usually its file; empty where samples are rows of an array.
         lengths: Number of entries along the first axis before the padding, (n,), where samples are padded.
-        starts: Position of each window in its recording, (n,), where recordings are cut into windows.
         items: Pictures, recordings or volumes of any size, where samples are windows of them; `x` is then the
             centre of each.
     """
@@ -85,7 +84,6 @@ class Split:
     clean: Tensor | None = None
     names: Sequence[str] = ()
     lengths: Tensor | None = None
-    starts: Tensor | None = None
     items: "Items | None" = None
 
     def __len__(self) -> int:
@@ -98,12 +96,12 @@ class Split:
             rows: Their indices, (m,), or a boolean mask, (n,).
         """
         index = self._index(rows)
-        y, clean, lengths, starts = (
-            None if part is None else part[index] for part in (self.y, self.clean, self.lengths, self.starts)
+        y, clean, lengths = (
+            None if part is None else part[index] for part in (self.y, self.clean, self.lengths)
         )
         names = [self.names[row] for row in index.tolist()] if len(self.names) else ()
         items = None if self.items is None else self.items.take(index.tolist())
-        return Split(self.read(index), y, clean, names, lengths, starts, items)
+        return Split(self.read(index), y, clean, names, lengths, items)
 
     def read(self, rows: Tensor | Sequence[int]) -> Tensor:
         """Return `x` of some samples, in memory."""

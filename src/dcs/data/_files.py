@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +20,7 @@ from torch.utils.data import get_worker_info
 from dcs._naming import argument
 from dcs._progress import progress
 from dcs.data._dataset import DataError, DataWarning, Samples, is_resident
-from dcs.data.windows import FileItems, Items, ListItems
+from dcs.data.windows import ListItems
 
 Rows = np.ndarray | list[np.ndarray]  # one per file
 
@@ -87,21 +86,17 @@ def read_items(
     decode: Callable[[Any], Tensor],
     sizes: Sequence[tuple[int, ...]],
     channels: int | None,
-    resident: bool | None,
     what: str,
-) -> Items:
-    """Decode files of different sizes into memory, or leave them on disk if they are too many.
+) -> ListItems:
+    """Decode files of different sizes into memory.
 
     Args:
         files: One per item, as for `FileSamples`.
-        decode: Function that returns the item in a file in float32; picklable.
+        decode: Function that returns the item in a file in float32.
         sizes: Size of each item along its axes of space or time.
         channels: Number of channels; None if items have no axis of channels.
-        resident: Whether to hold all in memory; None decides by their size.
         what: Name of the task in the progress display.
     """
-    if not is_resident((channels or 1) * sum(map(prod, sizes)), resident):
-        return FileItems(files, partial(decode_checked, decode), sizes, channels)
     out = [torch.empty(size if channels is None else (channels, *size)) for size in sizes]
     _fill_all([one.numpy() for one in out], files, decode, what)
     return ListItems(out, len(sizes[0]))

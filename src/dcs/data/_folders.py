@@ -15,7 +15,14 @@ from dcs._naming import argument
 from dcs.data._dataset import DataError, Dataset, DataWarning, Samples, Split
 from dcs.data._files import FileSamples, no_file, quote, scan_files, sort_out
 from dcs.data._images import IMAGE_SUFFIXES, check_image, plan_images
-from dcs.data._recordings import AUDIO_SUFFIXES, Plan, check_recording, plan_recordings, read_sound
+from dcs.data._recordings import (
+    AUDIO_SUFFIXES,
+    Plan,
+    check_recording,
+    plan_recordings,
+    rate_of,
+    scan_recording,
+)
 from dcs.data.windows import CentralWindows, WholeItems
 
 if TYPE_CHECKING:
@@ -115,7 +122,7 @@ def _read_named(
         plan = plan_recordings(files, reading)
         x = plan.read(resident)
         found = [(*of[section.file], "") for section in plan.sections]
-    # A name for each page of a file, or window of a recording.
+    # A name for each page of a file.
     splits = {split: [name + mark for other, name, mark in found if other == split] for split in splits}
 
     labels = {top: [] if flat else _sub_folders(part, top) for top, part in splits.items()}
@@ -140,7 +147,8 @@ def scan_recordings(path: Path, *, skip_bad: bool = False) -> dict[Path, int]:
     rates: dict[Path, int] = {}
 
     def read(file: Path) -> None:
-        rates[file] = read_sound(file).rate
+        scan_recording(file)
+        rates[file] = rate_of(file)
 
     if path.is_file():
         read(path)
@@ -164,15 +172,15 @@ def _make_splits(
     plan: Plan | None,
 ) -> list[Split]:
     number = {label: y for y, label in enumerate(classes)}
-    lengths, starts = (plan.lengths, plan.starts) if plan else (None, None)
+    lengths = plan.lengths if plan else None
     parts, start = [], 0
     for root, part in splits.items():
         stop = start + len(part)
         y = torch.tensor([number[label] for label in labels[root]]) if labels[root] and classes else None
-        its_lengths, its_starts = (None if v is None else v[start:stop] for v in (lengths, starts))
+        its_lengths = None if lengths is None else lengths[start:stop]
         its_x = _slice(x, start, stop)
         items = its_x.items if isinstance(its_x, CentralWindows) else None
-        parts.append(Split(its_x, y, names=part, lengths=its_lengths, starts=its_starts, items=items))
+        parts.append(Split(its_x, y, names=part, lengths=its_lengths, items=items))
         start = stop
     return parts
 

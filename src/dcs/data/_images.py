@@ -125,7 +125,7 @@ class ImagePlan(NamedTuple):
         if fitting and not self._in_memory(resident):
             items = PictureItems(pictures, decode, sizes, self.channels)
         if self.windows:
-            items = items or read_items(pictures, decode, sizes, self.channels, True, what)
+            items = items or read_items(pictures, decode, sizes, self.channels, what)
             return CentralWindows(items, self.size or default_window(len(sizes[0]), sizes))
         if items is not None and not items.costly:
             return WholeItems(items)
@@ -198,11 +198,10 @@ def read_images(files: Sequence[Path], reading: "Reading", resident: bool | None
 
 def plan_images(files: Sequence[Path], reading: "Reading") -> ImagePlan:
     """Decide, by the headers, what to read of image files; see `read_images`."""
-    for name in ("rate", "hop"):
-        if getattr(reading, name) is not None:
-            raise ValueError(
-                f"{argument(name)} is for recordings and is not applicable to images: leave it out"
-            )
+    if reading.rate is not None:
+        raise ValueError(
+            f"{argument('rate')} is for recordings and is not applicable to images: leave it out"
+        )
     mixed = reading.mixed
     if mixed == "pad":
         raise ValueError(f"{argument('mixed', mixed)} is for recordings: use {_fitting()} for images")

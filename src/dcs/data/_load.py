@@ -49,7 +49,6 @@ def load(
     label: str | int | bool | None = None,
     fold: int | None = None,
     rate: int | None = None,
-    hop: int | None = None,
     skip_bad: bool = False,
 ) -> Dataset:
     """Load a known data set, or data of one's own.
@@ -75,14 +74,13 @@ def load(
             are never learned from), or `error`. `auto` is `windows` where sizes differ.
         size: Target size: (height, width), (depth, height, width) for windows of volumes, or one number for
             all, or the length of recordings in samples; by default the smallest found, the largest to pad to,
-            or 64 x 64 for windows of images.
+            and for windows 64 x 64 pixels, or at most 5 seconds.
         axes: Meaning of the axes of TIFF files and arrays, in order: letters from STCZYX, where Z, Y and X
             are space, C channels, and S and T count samples; by default as the file says.
         label: Label column of a table or DataFrame, by name or number, or array of an .npz; False if there is
             none although a column is named like one.
         fold: Test fold of data that comes in folds (esc50, tones); by default 5.
         rate: Target sample rate of recordings in Hz; by default the one that all have.
-        hop: Hop between windows of recordings, in samples; by default `size`.
         skip_bad: Whether to leave out files of a folder that cannot be used, with a warning that lists them.
 
     Returns:
@@ -108,7 +106,6 @@ def load(
         "label": label,
         "fold": fold,
         "rate": rate,
-        "hop": hop,
     }
     reading = Reading(**options, skip_bad=skip_bad)
     check_integer("seed", seed, at_least=0)
@@ -191,7 +188,7 @@ def _own(source: object, reading: "Reading", resident: bool | None) -> Dataset:
 
 _TABLES = {".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
 _ONE_FILE = (*IMAGE_SUFFIXES, *AUDIO_SUFFIXES)
-_FOLDER = ("mixed", "size", "axes", "rate", "hop", "skip_bad")
+_FOLDER = ("mixed", "size", "axes", "rate", "skip_bad")
 
 
 def _from_array(

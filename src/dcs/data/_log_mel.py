@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from dcs._checks import check_choice, check_finite, check_integer, check_number, check_tensor
 from dcs._progress import progress
@@ -249,6 +249,18 @@ class Spectrograms(Samples):
     def __init__(self, waveforms: Samples, front_end: LogMel, lengths: Tensor | None = None) -> None:
         self.waveforms, self.front_end, self.lengths = waveforms, front_end, lengths
         self.shape = (len(waveforms), *front_end.shape(waveforms.shape[1]))
+
+    def for_epoch(self, seed: int) -> "Spectrograms":
+        """Return the spectrograms of an epoch."""
+        return Spectrograms(self.waveforms.for_epoch(seed), self.front_end, self.lengths)
+
+    def groups(self) -> Tensor | None:
+        """Return the group of each recording."""
+        return self.waveforms.groups()
+
+    def shuffled(self, rows: Tensor, generator: Generator) -> Tensor:
+        """Return rows in the random order in which recordings are read."""
+        return self.waveforms.shuffled(rows, generator)
 
     def read(self, indices: Sequence[int]) -> Tensor:
         """Compute some spectrograms."""

@@ -177,11 +177,10 @@ class Reading(Options):
             are never learned from), or `error`. `auto` is `windows` where sizes differ.
         size: Target size: (height, width), (depth, height, width) for windows of volumes, or one number for
             all, or the length of recordings in samples; by default the smallest found, the largest to pad to,
-            or 64 x 64 for windows of images.
+            and for windows 64 x 64 pixels, or at most 5 seconds.
         axes: Meaning of the axes of TIFF files and arrays, in order: letters from STCZYX, where Z, Y and X
             are space, C channels, and S and T count samples; by default as the file says.
         rate: Target sample rate of recordings in Hz; by default the one that all have.
-        hop: Hop between windows of recordings, in samples; by default `size`.
         skip_bad: Whether to leave out files that cannot be used, with a warning that lists them.
         fold: Test fold of data that comes in folds; by default 5.
     """
@@ -191,7 +190,6 @@ class Reading(Options):
     size: Size = None
     axes: Axes = None
     rate: Integer | None = None
-    hop: Integer | None = None
     skip_bad: StrictBool = False
     fold: Integer | None = None
 

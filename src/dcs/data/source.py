@@ -85,7 +85,7 @@ class Source(Reading):
             )
         label = described.get("label")
         if data not in CATALOGUE:
-            options |= {name: described.get(name) for name in ("rate", "hop")}
+            options["rate"] = described.get("rate")
         return cls(
             **options,
             noise=noise,
@@ -132,16 +132,15 @@ class Source(Reading):
             "size": size,
             "axes": self.axes,
             "rate": self.rate,
-            "hop": self.hop,
         }
         options = [f"--{name}={value}" for name, value in values.items() if value is not None]
         return [*options, "--skip-bad"] if self.skip_bad else options
 
     def as_read(self, data: Dataset) -> Self:
         """Return the source with the sample rate and the windows that its recordings were found to have."""
-        if not self._has_recordings():
+        if not self._has_recordings() or data.rate is None:
             return self
-        windows = {} if data.train.starts is None else {"mixed": "windows", "size": data.shape[0]}
+        windows = {} if data.train.items is None else {"mixed": "windows", "size": data.shape[0]}
         return self.model_copy(update={"rate": data.rate, **windows})
 
     def reading_as(self, trained: "Source", length: int | None) -> Self:
@@ -157,13 +156,8 @@ class Source(Reading):
             plain = self.data in CATALOGUE or Path(self.data).suffix in (".csv", ".tsv", ".parquet", ".npz")
             return self if plain else self.model_copy(update={"axes": self.axes or trained.axes})
         mixed = trained.mixed if self.mixed == "auto" and self.size is None else self.mixed
-        changed = {
-            "rate": self.rate or rate,
-            "mixed": mixed,
-            "size": length if self.size is None else self.size,
-            "hop": trained.hop if mixed == "windows" and self.hop is None else self.hop,
-        }
-        return self.model_copy(update=changed)
+        size = length if self.size is None else self.size
+        return self.model_copy(update={"rate": self.rate or rate, "mixed": mixed, "size": size})
 
     def _has_recordings(self) -> bool:
         """Whether these may be one's own recordings."""
@@ -193,7 +187,7 @@ def _join(one: Split, other: Split) -> Split:
             for part in (one, other)
         ]
         lengths = torch.cat(full)
-    return Split(x, both("y"), both("clean"), [*one.names, *other.names], lengths, both("starts"))
+    return Split(x, both("y"), both("clean"), [*one.names, *other.names], lengths)
 
 
 def _map(split: Split, prepare: Callable[[Tensor], Tensor]) -> Split:

@@ -1,5 +1,6 @@
 """How noisy is data, which assumptions of the loss hold, and which training fits? `dcs inspect` in Python."""
 
+from dataclasses import replace
 from typing import Any
 
 from dcs._checks import check_choice, check_integer
@@ -80,12 +81,12 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     check_integer("seed", seed, at_least=0)
     if domain is not None:
         check_choice("domain", domain, ("spectrogram", "waveform"))
-    whole = split = as_split(x)
+    whole = as_split(x)
+    split, about = windows_of(whole)
     if domain == "spectrogram" and isinstance(x, Dataset) and x.rate and len(x.shape) == 1:
-        split = spectrograms(x, samples)
+        split = spectrograms(replace(x, train=split), samples)
     if domain == "spectrogram" and len(split.x.shape) < 3:
         raise ValueError(f"x must be spectrograms (n, time, bands), got shape {tuple(split.x.shape)}")
-    split, about = windows_of(split)
     chosen, ndim, notes = choose_samples(split, samples, domain)
     notes = about + notes
     entries = chosen[0].numel()
@@ -94,7 +95,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     state, ratio = state_of(evidence)
     judged = checks(evidence, state, domain is not None)
     sigma = sigma_of(evidence, state, domain is not None)
-    windows = whole.items is not None or (domain is None and is_large(whole.x.shape[1:]))
+    windows = domain is None and (whole.items is not None or is_large(whole.x.shape[1:]))
     advice = advise(evidence, state, judged, sigma, entries, domain, windows)
     spread = None
     if ordered and advice.ready:

@@ -44,7 +44,7 @@ def windows_of(split: Split) -> tuple[Split, tuple[str, ...]]:
     window = tuple(split.x.shape[-split.items.ndim :])
     windows = RandomWindows(split.items, window)
     note = f"Windows of {' x '.join(map(str, window))} values are inspected, at random places."
-    return Split(windows), (note,)
+    return Split(windows, items=split.items), (note,)
 
 
 def choose_samples(split: Split, most: int, domain: str | None) -> tuple[Tensor, int, tuple[str, ...]]:
@@ -80,7 +80,7 @@ def read_audible(split: Split, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Read those of some recordings that are not silent, and warn of the others; return their rows, too."""
     x = read(split.x, rows)
     silent = (x.flatten(1).amin(1) == x.flatten(1).amax(1)).cpu()
-    if split.starts is None:  # otherwise silent passages are to be expected
+    if not isinstance(split.x, RandomWindows):  # of which some are silent passages
         numbers = rows[silent].tolist()
         warn_of_silence([split.names[row] if len(split.names) else f"row {row}" for row in numbers])
     return (x, rows) if bool(silent.all()) else (x[~silent], rows[~silent])

@@ -21,6 +21,7 @@ from dcs.data import (
     RandomWindows,
     Samples,
     Source,
+    Spectrograms,
     Split,
     Units,
     fingerprint,
@@ -179,11 +180,9 @@ def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> See
 
 
 def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> Seen:
-    """Return random windows of data."""
+    """Return random windows of data, or their spectrograms."""
     if pair is not None:
         raise ValueError("pair is not supported with windows: cut both observations into samples, or use dcs")
-    if config.front_end is not None:
-        raise ValueError("window is not applicable to spectrograms: use --mixed windows for recordings")
     window = config.window or ()
     items = windowed(data, window).items
     assert items is not None  # noqa: S101
@@ -191,6 +190,11 @@ def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> S
     if any(side > length for side, length in zip(window, largest, strict=True)):
         raise ValueError(f"window must be at most {largest}, the size of the largest sample, got {window}")
     windows = RandomWindows(items, window)
+    front_end = make_front_end(config)
+    if front_end is not None:
+        with named("front_end"):
+            front_end = front_end.fit(windows)
+        return Seen(Spectrograms(windows, front_end), None, None, front_end)
     units = measure_units(windows) if config.standardise else Units()
     return Seen(RandomWindows(windows.items, window, units), None, None, None, units)
 
@@ -198,7 +202,7 @@ def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> S
 def see_shape(config: TrainingConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of what the network sees of samples of a shape."""
     if config.window is not None:
-        return (*shape[: -len(config.window)], *config.window)
+        shape = (*shape[: -len(config.window)], *config.window)
     front_end = make_front_end(config)
     with named("front_end"):
         return shape if front_end is None else front_end.shape(*shape)

@@ -25,6 +25,7 @@ from dcs.data import (
     LogMel,
     RandomWindows,
     Samples,
+    Spectrograms,
     Split,
     map_batches,
     rows_per_batch,
@@ -99,31 +100,52 @@ class Predictor:
         """Size of the windows that the network was trained on; None if it takes samples as a whole."""
         return self.record.training.window
 
+    def takes_windows(self, data: Split | Numbers) -> bool:
+        """Return whether features and predictions are those of windows of data.
+
+        Runs of version 0.1 have learned from windows of recordings without saying so.
+        """
+        return self.window is not None or (isinstance(data, Split) and data.items is not None)
+
     def transform(self, data: Split | Numbers) -> Array:
         """Compute the features of samples, (n, k) in float32.
 
         Of items that are larger than a window, these are the mean and the deviation over its windows of each
         feature, (n, 2k).
         """
-        if self.window is None:
+        if not self.takes_windows(data):
             return self.encode(*self._seen(data))
         found = [(features, numbers) for features, numbers, _ in self.encode_windows(self.items_of(data))]
         features, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return pooled(features, numbers)
 
-    def encode_windows(self, items: Items) -> Iterator[tuple[Array, list[int], list[tuple[int, ...]]]]:
-        """Yield the features of windows that cover all items, (m, k), with their items and places."""
-        window = self.window or ()
-        encode, inputs, found = models.encoder_of(self.network), self._inputs(), places(items, window)
-        with models.inferring(self.network, self.device), progress("encoding", len(items)) as advance:
-            done = 0
+    def encode_windows(
+        self, items: Items, hop: int | None = None
+    ) -> Iterator[tuple[Array, list[int], list[tuple[int, ...]]]]:
+        """Yield the features of windows that cover all items, (m, k), with their items and places.
+
+        Args:
+            items: Items of any size.
+            hop: Distance between windows along each axis; by default they are side by side.
+        """
+        encode, inputs = models.encoder_of(self.network), self._inputs()
+        for x, found in self._windows(items, "encoding", hop):
+            numbers, starts = zip(*found, strict=True)
+            yield encode(inputs(x)).float().cpu().numpy(), list(numbers), list(starts)
+
+    def _windows(
+        self, items: Items, what: str, hop: int | None = None
+    ) -> Iterator[tuple[Tensor, list[tuple[int, tuple[int, ...]]]]]:
+        """Yield what the network sees of the windows that cover items, with their items and places."""
+        window = self.window or self.shape
+        found, done = places(items, window, hop), 0
+        with models.inferring(self.network, self.device), progress(what, len(items)) as advance:
             while some := list(itertools.islice(found, max(1, _WINDOW_ENTRIES // math.prod(window)))):
                 x = torch.stack([items.padded(index, place, window) for index, place in some])
-                features = encode(inputs(self.learned.units.apply(x).to(self.device)))
-                numbers = [index for index, _ in some]
-                yield features.float().cpu().numpy(), numbers, [place for _, place in some]
-                advance(numbers[-1] - done)
-                done = numbers[-1]
+                x = self.learned.units.apply(x).to(self.device)
+                yield x if self.front_end is None else self.front_end(x), some
+                advance(some[-1][0] - done)
+                done = some[-1][0]
 
     def encode(self, x: Numbers, lengths: Tensor | None = None) -> Array:
         """Compute the features of what the network sees of samples: these, or their spectrograms."""
@@ -159,11 +181,15 @@ class Predictor:
 
         An objective that sees directions only leaves the length of a prediction s_hat open; it is then
         a s_hat with a = ⟨x, s_hat⟩/‖s_hat‖², the nearest to x in that direction. With a front end, the
-        spectrogram in dB is predicted. Items of different sizes are a list of arrays.
+        spectrogram in dB is predicted, for windows of recordings one after the other. Items of different
+        sizes are a list of arrays.
         """
         self.check_predicts("denoise")
-        if self.window is not None:
+        if self.takes_windows(data):
             items = self.items_of(data)
+            if self.front_end is not None:
+                seen = self._windows(items, "denoising")
+                return np.concatenate([self._undone(self._predict(x)).float().cpu().numpy() for x, _ in seen])
             whole = [self.denoise_item(items, index) for index in range(len(items))]
             return np.stack(whole) if len(set(items.sizes)) == 1 else whole
         x, lengths = self._seen(data)
@@ -186,12 +212,16 @@ class Predictor:
             out: Array of zeros of its shape, in float32, that the result is written to, such as a file that
                 is mapped into memory; by default a new one.
             draws: Number of predictions to average, each from the item with other noise added, as in
-                training; 0 predicts from the item as it is. By default 4 where training has split samples.
+                training; 0 predicts from the item as it is. By default 4 for pictures and volumes, where
+                training has split samples.
             advance: Function that is told how many more entries, without channels, are denoised.
         """
         self.check_predicts("denoise")
         added = float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
-        draws = _DRAWS if draws is None else draws
+        draws = (0 if items.ndim == 1 else _DRAWS) if draws is None else draws
+        # The length of a prediction, where it is open, follows the loudness of each window, or the brightness
+        # and contrast of the whole picture.
+        by_window = self.scale_free and items.ndim == 1
         result = np.zeros(items.shape(items.sizes[index]), np.float32) if out is None else out
         units, key = self.learned.units, self.record.training.seed
         precise: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
@@ -208,17 +238,18 @@ class Predictor:
             if total is None:
                 with precise:
                     total = self.network(x).float() * max(1, draws)
-            return units.undo((total / max(1, draws)).cpu())
+            mean = total / max(1, draws)
+            return units.undo((nearest(x, mean) if by_window else mean).float().cpu())
 
         with models.inferring(self.network, self.device):
             predict_item(predict, items, index, self._tiling(), result, advance=advance)
-        if self.scale_free:
+        if self.scale_free and not by_window:
             _match(result, items, index)
         return result
 
     def _tiling(self) -> Tiling:
         """Return how items are covered: by overlapping windows, or by tiles if the network takes any size."""
-        window, stride = self.window or (), int(getattr(self.network, "stride", 0))
+        window, stride = self.window or self.shape, int(getattr(self.network, "stride", 0))
         if not stride or not hasattr(self.network, "context"):
             return Tiling(window)
         margin = -(-int(self.network.context) // stride) * stride  # type: ignore[arg-type]
@@ -227,9 +258,10 @@ class Predictor:
     def items_of(self, data: Split | Numbers) -> Items:
         """Return data as items, which must have the channels of the training data."""
         split = data if isinstance(data, Split) else Split(data)
-        items = windowed(split, self.window or ()).items
+        window = self.window or self.shape
+        items = windowed(split, window).items
         assert items is not None  # noqa: S101
-        if items.shape(self.window or ()) != self.shape:
+        if items.shape(window) != self.shape:
             channels = {None: "one channel (grey)", 3: "3 channels (colour)"}
             have, want = (
                 channels.get(count, f"{count} channels")
@@ -252,17 +284,8 @@ class Predictor:
                 "use network='waveunet'"
             )
         self.check_predicts("denoise_signal")
-        items, result = ListItems(list(signal), 1), np.zeros(signal.shape, np.float32)
-        with models.inferring(self.network, self.device):
-            for index, out in enumerate(result):
-                predict_item(
-                    lambda seen, _: self._predict(seen.to(self.device)).float().cpu(),
-                    items,
-                    index,
-                    Tiling(self.shape),
-                    out,
-                )
-        return torch.from_numpy(result)
+        items = ListItems(list(signal), 1)
+        return torch.from_numpy(np.stack([self.denoise_item(items, index) for index in range(len(items))]))
 
     def decode(self, features: Tensor) -> Array:
         """Predict samples from features, (n, k)."""
@@ -334,8 +357,9 @@ class Predictor:
 
     def _seen(self, data: Split | Numbers) -> tuple[Numbers, Tensor | None]:
         """Return what the network sees of data, and the lengths of samples without padding."""
-        if self.window is not None:
-            return RandomWindows(self.items_of(data), self.window, self.learned.units), None
+        if self.takes_windows(data):
+            windows = RandomWindows(self.items_of(data), self.window or self.shape, self.learned.units)
+            return windows if self.front_end is None else Spectrograms(windows, self.front_end), None
         x, lengths = (data.x, data.lengths) if isinstance(data, Split) else (data, None)
         self.check_data(x)
         if self.front_end is None:

@@ -133,7 +133,15 @@ def parse_record(written: Mapping[str, Any]) -> RunRecord:
     """Make a record of plain values, of this or an earlier version."""
     # What `dcs fit` wrote before version 2 named no version; an encoder that was saved had version 1.
     current = written.get("format") == "dcs.Run"
-    return validated(RunRecord, written if current else _from_version_1(written))
+    return validated(RunRecord, _without_hop(written) if current else _from_version_1(written))
+
+
+def _without_hop(written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out an option of reading that recordings had before their windows were drawn at random."""
+    source = written.get("source")
+    if not isinstance(source, Mapping) or "hop" not in source:
+        return written
+    return {**written, "source": {name: value for name, value in source.items() if name != "hop"}}
 
 
 @contextlib.contextmanager

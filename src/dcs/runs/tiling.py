@@ -90,10 +90,20 @@ def tiles(items: Items, index: int, tiling: Tiling) -> Iterator[tuple[list[tuple
         yield places, weights
 
 
-def places(items: Items, window: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the windows that cover all items, side by side: the number of the item and the place of each."""
+def places(
+    items: Items, window: Sequence[int], hop: int | None = None
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the windows that cover all items: the number of the item and the place of each.
+
+    Args:
+        items: Items.
+        window: Size of the windows.
+        hop: Distance between windows along each axis; by default they are side by side. The last window ends
+            where the item does.
+    """
     for index, size in enumerate(items.sizes):
-        axes = [cover(length, side, 0)[0] for length, side in zip(size, window, strict=True)]
+        last = [max(0, length - side) for length, side in zip(size, window, strict=True)]
+        axes = [[*range(0, end, hop or side), end] for end, side in zip(last, window, strict=True)]
         yield from ((index, place) for place in itertools.product(*axes))
 
 

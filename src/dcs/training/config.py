@@ -11,7 +11,7 @@ from torch import nn
 from dcs import models, objectives
 from dcs._registry import explain, named, options_of
 from dcs.augmentation import CIFAR10, CIFAR100
-from dcs.data import LogMel, Split, count_windows, default_window, is_large
+from dcs.data import LogMel, Split, count_windows, default_window, is_large, recording_window
 from dcs.masking import VIEWS
 from dcs.noise.level import default_ndim
 from dcs.objectives.views import WINDOW_ALPHA
@@ -20,6 +20,7 @@ CUSTOM = "custom"  # in place of the name of an objective or network that was gi
 _STEPS, _FEWEST_EPOCHS = 3000, 100
 _COLOURS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 _RECORDING_BATCH, _WAVEFORM_ENTRIES = 64, 2**22  # spectrograms, and samples of waveforms, in a batch
+_WAVEFORM_WINDOW, _WINDOWS_OF_WAVEFORMS = 2**14, 2**18  # samples in a window, and in a batch of windows
 _WINDOW_STEPS, _WINDOW_ENTRIES = 6000, 2**16  # of a training on windows: steps, and entries in a batch
 FrontEndOptions = options_of(LogMel, (), "FrontEndOptions")
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -190,14 +191,15 @@ def complete(settings: Mapping[str, Any], facts: Facts, domain: str | None = Non
     checked = read_config(given)
     if "max_epochs" in given:
         return checked
+    samples = facts.samples
     if checked.window is not None:
         sizes = facts.sizes or (facts.shape[-len(checked.window) :],) * facts.samples
-        steps = math.ceil(
-            count_windows(sizes, checked.window) * (1 - checked.validation) / checked.batch_size
-        )
-        return checked.model_copy(update={"max_epochs": max(1, math.ceil(_WINDOW_STEPS / max(1, steps)))})
-    learning = max(1, round(facts.samples * (1 - checked.validation)))
-    epochs = max(_FEWEST_EPOCHS, math.ceil(_STEPS / math.ceil(learning / checked.batch_size)))
+        samples = count_windows(sizes, checked.window)
+    learning = max(1, round(samples * (1 - checked.validation)))
+    steps = math.ceil(learning / checked.batch_size)
+    if checked.window is not None and facts.rate is None:
+        return checked.model_copy(update={"max_epochs": max(1, math.ceil(_WINDOW_STEPS / steps))})
+    epochs = max(_FEWEST_EPOCHS, math.ceil(_STEPS / steps))
     # Enough for any data is too much for some: little data is soon overfitted.
     patience = checked.patience or (max(10, epochs // 15) if checked.validation else None)
     return checked.model_copy(update={"max_epochs": epochs, "patience": patience})
@@ -254,7 +256,11 @@ def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> 
         return {**usual, **given, "front_end": front_end}
     if given.get("front_end"):
         raise ValueError("front_end makes spectrograms: leave it out where the domain is waveform")
-    size = max(4, min(256, _WAVEFORM_ENTRIES // max(1, facts.shape[-1])))
+    if facts.sizes and facts.shape == (recording_window(max(facts.sizes)[0], facts.rate),):
+        given = {"window": (min(_WAVEFORM_WINDOW, *facts.shape),), **given}  # no other size was asked for
+    length = math.prod(given.get("window") or facts.shape[-1:])
+    entries = _WINDOWS_OF_WAVEFORMS if facts.sizes else _WAVEFORM_ENTRIES
+    size = max(4, min(256, entries // max(1, length)))
     given = {"network": "waveunet", "batch_size": size, **given}
     network = given["network"]
     if network != CUSTOM and not models.NETWORKS[network].traits.get("waveforms"):
@@ -267,14 +273,17 @@ def _for_recordings(given: dict[str, Any], facts: Facts, domain: str | None) -> 
 
 
 def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | None) -> dict[str, Any]:
-    """Complete settings for samples that are learned window by window: a U-Net on standardised windows."""
+    """Complete settings for samples that are learned window by window.
+
+    A U-Net learns from standardised windows of pictures and volumes; recordings are learned from as always.
+    """
     if "window" not in given:
         ndim = len(facts.sizes[0]) if facts.sizes else 2
         if facts.sizes:
             given = {**given, "window": facts.shape[-ndim:]}
         elif "network" not in given and facts.rate is None and is_large(facts.shape):
             given = {**given, "window": default_window(2, [facts.shape[-2:]])}
-    if given.get("window") is None:
+    if given.get("window") is None or facts.rate is not None:
         return given
     window = given["window"]
     usual: dict[str, Any] = {}
