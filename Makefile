@@ -66,9 +66,11 @@ $(VENV)/.browser-installed: $(VENV)/.dev-installed
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[browser]'
 	@touch $@
 
-# What `make bench` compares with; its one module in question needs only torch and pydantic.
+# What `make bench` compares with: without its dependencies, of which torchvision would replace torch.
 $(PEER)/.installed: requirements.lock | $(PEER)/bin/python
 	@echo "== installing CAREamics, to compare with, into $(PEER)"
-	@$(PEER)/bin/python $(PIP_INSTALL) numpy pydantic torch
+	@$(PEER)/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[images,zarr]' \
+	  $$(grep ^torch== requirements.lock) numpy==2.4.6 pydantic==2.14.1 bioimageio-core==0.11.0 lightning==2.6.6 \
+	  matplotlib microssim==0.0.5 psutil pyyaml scikit-image==0.26.0 torchmetrics==1.8.2
 	@$(PEER)/bin/python $(PIP_INSTALL) --no-deps careamics==0.3.5
 	@touch $@

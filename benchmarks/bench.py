@@ -3,6 +3,7 @@
 import argparse
 import gzip
 import json
+import os
 import statistics
 import struct
 import subprocess
@@ -114,6 +115,23 @@ def maskers(peer: str) -> Iterable[Ratio]:
         yield faster(f"BlindSpot(rho=0.1) / CAREamics uniform_manipulate, {size}", times, 4)
     for worker in workers:
         worker.communicate()
+
+
+def against_careamics(peer: str) -> Iterable[Ratio]:
+    """Training steps of our U-Net against CAREamics' of equal size, in one process of its environment."""
+    path = os.pathsep.join(["src", "studies"])
+    command = [peer, "benchmarks/careamics_unet.py"]
+    result = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    found = json.loads(result.stdout)
+    pixels = 16 * 64 * 64
+    reference = pixels / found["careamics"]["pixels_per_second_float32"]
+    for kind in dict.fromkeys([found["precision"], "float32"]):
+        ours = pixels / found["resunet"][f"pixels_per_second_{kind}"]
+        ratio = found["ratio"] if kind == found["precision"] else found["ratio_float32"]
+        what = f"training on windows: resunet in {kind} / CAREamics' U-Net in float32, 16 x 64 x 64"
+        yield Ratio(what, ours, reference, ratio, ">= 1.3", ratio >= 1.3)
 
 
 def imports() -> Iterable[Ratio]:
@@ -389,6 +407,7 @@ def main() -> None:
             "self-supervised": self_supervised,
             "augmentation": augmentation,
             "pictures": pictures,
+            "careamics": lambda: against_careamics(arguments.peer),
         }
         chosen = arguments.only.split(",") if arguments.only else list(groups)
         if unknown := set(chosen) - set(groups):

@@ -1,14 +1,13 @@
 """Throughput of a training step of `resunet` against CAREamics' U-Net, side by side in one process.
 
-    careamics/bin/pip install joblib pooch requests safetensors scikit-learn threadpoolctl typer
-    PYTHONPATH=src:studies careamics/bin/python benchmarks/careamics_unet.py
+    make .venv-careamics/.installed
+    PYTHONPATH=src:studies .venv-careamics/bin/python benchmarks/careamics_unet.py
 
-The environment is that of `studies/careamics_n2v.py`; the first line adds what `dcs` imports. A step is the
-forward pass, the squared error at masked pixels, the backward pass and torch's Adam, on the same 16 windows
-of 64 x 64 for each network. The reference is CAREamics' default U-Net in float32, its default precision.
-`resunet` has the same width and depth, and 3 % more parameters; the `resunet` that `dcs fit` trains by
-default, deeper and with 2.4 times as many parameters, is measured as well. Both are measured in the
-precision that `dcs fit` uses on this machine, and in float32.
+`make bench` runs it, too. A step is the forward pass, the squared error at masked pixels, the backward pass
+and torch's Adam, on the same 16 windows of 64 x 64 for each network. The reference is CAREamics' default
+U-Net in float32, its default precision. `resunet` has the same width and depth, and 3 % more parameters; the
+`resunet` that `dcs fit` trains by default, deeper and with 2.4 times as many parameters, is measured as well.
+Both are measured in the precision that `dcs fit` uses on this machine, and in float32.
 
 Prints one line of JSON: `ratio` is how many times as many pixels per second `resunet` trains on, the median
 over rounds in which each network takes its turn. Fails if that is less than 1.3.

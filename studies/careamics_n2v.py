@@ -7,16 +7,9 @@ DENOISED, and what the training took to DENOISED/time.json. `studies/denoising.p
 careamics=DENOISED` scores them. All settings are CAREamics' defaults, but for the patches (64 x 64), the
 batch size (16), the seed and the end of the training.
 
-CAREamics needs other versions than dcs-learn, hence an environment of its own:
-
-    python3.11 -m venv careamics
-    careamics/bin/pip install torch==2.13.0 lightning==2.6.6 torchmetrics==1.8.2 bioimageio-core==0.11.0 \
-        matplotlib microssim==0.0.5 numpy==2.4.6 pillow psutil pydantic==2.14.1 pyyaml scikit-image==0.26.0 \
-        tifffile==2026.3.3 'zarr>=3,<4'
-    careamics/bin/pip install --no-deps careamics==0.3.5
-
-Dependencies are left out of the last line because of torchvision, which would replace torch by another
-version, and which Noise2Void does not use.
+CAREamics has an environment of its own, which `make .venv-careamics/.installed` makes: run this script with
+.venv-careamics/bin/python. Its torchvision is left out, which would replace torch by another version, and
+which Noise2Void does not use.
 """
 
 import argparse

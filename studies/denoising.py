@@ -1,14 +1,19 @@
-"""Denoise pictures with added noise by every objective and by classical methods, and score the results.
+"""Denoise pictures by every objective and by classical methods, and score the results.
 
-    python studies/denoising.py CLEAN --out DIR --sigma 25 --methods dcs,r2r,n2v,nlm,bm3d
+    python studies/denoising.py run CLEAN --out DIR --sigma 25 --methods dcs,r2r,n2v,nlm,bm3d
+    python studies/denoising.py run CLEAN --out DIR --noisy NOISY
+    python studies/denoising.py table DIR/denoising.jsonl
 
 CLEAN is a folder of clean pictures, such as BSD68. Noise of deviation sigma/255 is added once, without
-clipping, and stored in floating-point TIFF files. Trainings are those of `dcs fit NOISY --objective METHOD`,
-and see nothing but these files; denoised copies are those of `dcs denoise`. Finished methods are not run
-again. bm3d needs `pip install bm3d`; bm3d and nlm are told the true sigma, the trainings are not.
+clipping, and stored in floating-point TIFF files; or NOISY holds pictures with real noise, in the same
+order. Trainings are those of `dcs fit NOISY --objective METHOD`, and see nothing but the noisy files;
+denoised copies are those of `dcs denoise`. Finished methods are not run again. bm3d needs `pip install bm3d`;
+bm3d and nlm are told the true sigma of added noise, the trainings are not. For real noise they use an
+estimate (`skimage.restoration.estimate_sigma`), and offset and contrast of each picture are matched to its
+reference, whose exposure may differ, before it is scored.
 
-A method LABEL=FOLDER scores pictures that another program made of DIR/noisy-SIGMA, such as
-careamics=FOLDER for those of `studies/careamics_n2v.py`: TIFF files of the same names, and time.json.
+A method LABEL=FOLDER scores pictures that another program made of the noisy ones, such as careamics=FOLDER
+for those of `studies/careamics_n2v.py`: TIFF files of the same names, and time.json.
 """
 
 import argparse
@@ -17,35 +22,55 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tifffile
+import torch
 from PIL import Image
 from skimage.metrics import structural_similarity
+from skimage.restoration import denoise_nl_means, estimate_sigma
 
 import dcs
 from dcs import data, runs
+from dcs.runs.record import versions
 from dcs.training import Facts, complete
 
 Picture = np.ndarray
+Denoiser = Callable[[Path, Path], list[Picture]]
+_CLASSICAL = ("nlm", "bm3d")
+_PUBLISHED = {  # mean PSNR on BSD68
+    "Noise2Void (its own notebook)": {25: 27.81},
+    "BM3D": {25: 28.57, 50: 25.62},
+    "DnCNN, trained on clean pictures": {25: 29.23, 50: 26.23},
+}
 
 
-def read_clean(folder: Path) -> dict[str, Picture]:
-    """Read clean pictures in grey, 0 to 1, by name."""
+def pictures_in(folder: Path) -> dict[str, Path]:
+    """Return the pictures in a folder, by name."""
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in data.IMAGE_SUFFIXES)
-    return {path.stem: np.asarray(Image.open(path).convert("L"), np.float32) / 255 for path in files}
+    return {path.stem: path for path in files}
 
 
-def write_noisy(clean: dict[str, Picture], sigma: float, folder: Path) -> None:
+def read(path: Path) -> Picture:
+    """Read a picture: (h, w) or (h, w, 3) from 0 to 1, or floating point as it is."""
+    if path.suffix.lower() in (".tif", ".tiff"):
+        found = tifffile.imread(path)
+        return found.astype(np.float32) / (np.iinfo(found.dtype).max if found.dtype.kind == "u" else 1)
+    with Image.open(path) as image:
+        return np.asarray(image, np.float32) / 255
+
+
+def write_noisy(clean: dict[str, Path], sigma: float, folder: Path) -> None:
     """Write noisy pictures, unless they are there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (name, picture) in enumerate(clean.items()):
+    for number, (name, path) in enumerate(clean.items()):
         if not (folder / f"{name}.tif").exists():
-            noisy = dcs.noise.add(picture[None], "gaussian", sigma / 255, seed=number)[0]
+            noisy = dcs.noise.add(read(path)[None], "gaussian", sigma / 255, seed=number)[0]
             tifffile.imwrite(folder / f"{name}.tif", noisy)
 
 
-def trained(method: str, epochs: int | None, draws: int | None) -> Callable[[Path, Path], list[Picture]]:
+def trained(method: str, epochs: int | None, draws: int | None) -> Denoiser:
     """Return a function that trains on noisy pictures and denoises them."""
 
     def denoise(noisy: Path, out: Path) -> list[Picture]:
@@ -53,77 +78,131 @@ def trained(method: str, epochs: int | None, draws: int | None) -> Callable[[Pat
         config = complete({"objective": method, "max_epochs": epochs}, Facts.of(split))
         predictor = runs.fit(split, config, out, source=data.Source.of(noisy), resume=True)
         items = predictor.items_of(split)
-        return [predictor.denoise_item(items, index, draws=draws) for index in range(len(items))]
+        found = [predictor.denoise_item(items, index, draws=draws) for index in range(len(items))]
+        return [np.moveaxis(one, 0, -1) if one.ndim == 3 else one for one in found]
 
     return denoise
 
 
-def classical(method: str, sigma: float) -> Callable[[Path, Path], list[Picture]]:
-    """Return a function that denoises pictures one by one, with the true sigma."""
+def classical(method: str, sigma: float | None) -> Denoiser:
+    """Return a function that denoises pictures one by one, with the true sigma or an estimate."""
 
-    def denoise(noisy: Path, _: Path) -> list[Picture]:
-        pictures = [tifffile.imread(path) for path in sorted(noisy.glob("*.tif"))]
+    def one(picture: Picture) -> Picture:
+        axis = -1 if picture.ndim == 3 else None
+        level = estimate_sigma(picture, channel_axis=axis, average_sigmas=True) if sigma is None else sigma
         if method == "bm3d":
             import bm3d
 
-            return [bm3d.bm3d(one, sigma / 255) for one in pictures]
-        from skimage.restoration import denoise_nl_means
+            found: Picture = (bm3d.bm3d if axis is None else bm3d.bm3d_rgb)(picture, level)
+            return found
+        how = {"h": 0.8 * level, "sigma": level, "patch_size": 5, "patch_distance": 6}
+        return np.asarray(denoise_nl_means(picture, fast_mode=True, channel_axis=axis, **how))
 
-        how = {"h": 0.8 * sigma / 255, "sigma": sigma / 255, "patch_size": 5, "patch_distance": 6}
-        return [denoise_nl_means(one, fast_mode=True, **how) for one in pictures]
-
-    return denoise
+    return lambda noisy, _: [one(read(path)) for path in pictures_in(noisy).values()]
 
 
 def read_denoised(noisy: Path, folder: Path) -> tuple[list[Picture], float | None]:
     """Read pictures that were denoised elsewhere, and the seconds that this took, if they are known."""
     times = folder / "time.json"
     seconds = json.loads(times.read_text())["seconds"] if times.exists() else None
-    return [tifffile.imread(folder / path.name) for path in sorted(noisy.glob("*.tif"))], seconds
+    return [read(folder / f"{name}.tif") for name in pictures_in(noisy)], seconds
 
 
-def score(denoised: list[Picture], clean: dict[str, Picture]) -> dict[str, float]:
+def score(denoised: list[Picture], clean: list[Picture], matched: bool) -> dict[str, float]:
     """Return the mean PSNR in dB and the mean SSIM, for values clipped to 0 … 1."""
-    pairs = [(np.clip(one, 0, 1), truth) for one, truth in zip(denoised, clean.values(), strict=True)]
-    psnr = [-10 * math.log10(float(np.mean((one - truth) ** 2))) for one, truth in pairs]
-    ssim = [structural_similarity(one, truth, data_range=1.0) for one, truth in pairs]
+    psnr, ssim = [], []
+    for found, truth in zip(denoised, clean, strict=True):
+        if matched:
+            slope, offset = np.polyfit(found.ravel().astype(np.float64), truth.ravel(), 1)
+            found = slope * found + offset
+        found = np.clip(found, 0, 1).astype(np.float32)
+        axis = -1 if truth.ndim == 3 else None
+        psnr.append(-10 * math.log10(float(np.mean((found - truth) ** 2))))
+        ssim.append(structural_similarity(found, truth, data_range=1.0, channel_axis=axis))
     return {"psnr": round(float(np.mean(psnr)), 3), "ssim": round(float(np.mean(ssim)), 4)}
 
 
-def main() -> None:
+def run(given: argparse.Namespace) -> None:
     """Run what is missing, and print a line for each method."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("clean", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sigma", type=float, default=25, help="of the noise, in units of 1/255")
-    parser.add_argument("--methods", default="dcs,r2r,n2v,nlm,bm3d", help="names, or LABEL=FOLDER")
-    parser.add_argument("--epochs", type=int, help="of each training; the default of dcs fit without it")
-    parser.add_argument(
-        "--draws", type=int, help="predictions to average; the default of dcs denoise without it"
-    )
-    given = parser.parse_args()
-    clean, noisy = read_clean(given.clean), given.out / f"noisy-{given.sigma:g}"
-    write_noisy(clean, given.sigma, noisy)
+    clean, noisy = pictures_in(given.clean), given.noisy
+    if noisy is None:
+        noisy = given.out / f"noisy-{given.sigma:g}"
+        write_noisy(clean, given.sigma, noisy)
+    truth = [read(path) for path in clean.values()]
+    sigma = None if given.noisy else given.sigma
     lines = given.out / "denoising.jsonl"
     done = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
-    about = {"sigma": given.sigma, "pictures": len(clean), "epochs": given.epochs, "draws": given.draws}
+    about = {"data": given.name or given.clean.name, "sigma": sigma, "pictures": len(truth)}
+    about |= {"epochs": given.epochs, "draws": given.draws}
     for name in given.methods.split(","):
         method, _, folder = name.partition("=")
-        key = {"method": method, **about}
+        key: dict[str, Any] = {"method": method, **about}
         if any(key.items() <= line.items() for line in done):
             continue
-        if folder:
+        start = time.perf_counter()
+        if method == "noisy":
+            denoised, seconds = [read(path) for path in pictures_in(noisy).values()], None
+        elif folder:
             denoised, seconds = read_denoised(noisy, Path(folder))
         else:
-            known = method in ("bm3d", "nlm")
-            run = classical(method, given.sigma) if known else trained(method, given.epochs, given.draws)
-            start = time.perf_counter()
-            denoised = run(noisy, given.out / f"{method}-{given.sigma:g}-{given.epochs or 'default'}")
-            seconds = time.perf_counter() - start
-        line = {**key, **score(denoised, clean), "seconds": seconds and round(seconds)}
+            level = None if sigma is None else sigma / 255
+            by = (
+                classical(method, level)
+                if method in _CLASSICAL
+                else trained(method, given.epochs, given.draws)
+            )
+            denoised = by(noisy, given.out / f"{method}-{noisy.name}-{given.epochs or 'default'}")
+            seconds = round(time.perf_counter() - start)
+        line = {**key, **score(denoised, truth, sigma is None), "seconds": seconds}
+        line |= {"threads": torch.get_num_threads(), "versions": versions()}
         print(json.dumps(line), flush=True)
         with lines.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def table(path: Path) -> str:
+    """Return tables of all results, one for each set of pictures and noise, in Markdown."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    parts = []
+    for name, sigma in dict.fromkeys((line["data"], line["sigma"]) for line in lines):
+        some = [line for line in lines if (line["data"], line["sigma"]) == (name, sigma)]
+        noise = "real noise" if sigma is None else f"σ = {sigma:g}/255"
+        rows = [f"### {name}, {some[0]['pictures']} pictures, {noise}", ""]
+        rows += ["| method | epochs | draws | PSNR in dB | SSIM | minutes |", "|---|---|---|---|---|---|"]
+        for line in sorted(some, key=lambda line: -line["psnr"]):
+            own = line["method"] in (*_CLASSICAL, "noisy", "careamics")
+            epochs, draws = ("–" if own else line[key] or "default" for key in ("epochs", "draws"))
+            minutes = "–" if line["seconds"] is None else f"{line['seconds'] / 60:.1f}"
+            scores = f"{line['psnr']:.2f} | {line['ssim']:.4f}"
+            rows.append(f"| {line['method']} | {epochs} | {draws} | {scores} | {minutes} |")
+        if name == "BSD68":
+            known = {of: found[sigma] for of, found in _PUBLISHED.items() if sigma in found}
+            rows += [f"| *{of}, published* | – | – | {psnr:.2f} | – | – |" for of, psnr in known.items()]
+        parts.append("\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Run, or print tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    runner = commands.add_parser("run")
+    runner.add_argument("clean", type=Path)
+    runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--sigma", type=float, default=25, help="of the noise, in units of 1/255")
+    runner.add_argument("--noisy", type=Path, help="folder of pictures with real noise")
+    runner.add_argument("--name", help="of the data, in tables")
+    runner.add_argument("--methods", default="noisy,dcs,r2r,n2v,nlm,bm3d", help="names, or LABEL=FOLDER")
+    runner.add_argument("--epochs", type=int, help="of each training; the default of dcs fit without it")
+    runner.add_argument(
+        "--draws", type=int, help="predictions to average; the default of dcs denoise without it"
+    )
+    runner.set_defaults(call=run)
+    printer = commands.add_parser("table")
+    printer.add_argument("path", type=Path)
+    printer.set_defaults(call=lambda given: print(table(given.path)))
+    given = parser.parse_args()
+    given.call(given)
 
 
 if __name__ == "__main__":

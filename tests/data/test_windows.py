@@ -210,3 +210,8 @@ def test_noise_is_added_to_pictures_of_different_sizes(tmp_path):
         assert abs(float(noisy.items.whole(index).std()) - 0.1) < 0.005
     assert not torch.allclose(noisy.items.whole(0)[:, :5], noisy.items.whole(1)[:200, :5])
     assert dcs.noise.estimate_sigma(noisy.read([0, 1, 2])) == pytest.approx(0.1, rel=0.1)
+
+
+def test_constant_data_has_no_units():
+    with pytest.raises(DataError, match="all values of the 2 windows looked at are 7: nothing"):
+        measure_units(RandomWindows(ListItems([torch.full((20, 20), 7.0)], 2), (16, 16)))

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from dcs.data._arrays import ArraySamples, as_float
-from dcs.data._dataset import Samples, Split
+from dcs.data._dataset import DataError, Samples, Split
 
 Size = tuple[int, ...]
 
@@ -333,12 +333,21 @@ class RandomWindows(Samples):
 
 
 def measure_units(windows: RandomWindows, most: int = 256) -> Units:
-    """Measure the mean and deviation of windows, without the largest and smallest half per cent of values."""
+    """Measure the mean and deviation of windows, without the largest and smallest half per cent of values.
+
+    Raises:
+        DataError: If all values are equal.
+    """
     rows = np.linspace(0, len(windows) - 1, min(most, len(windows))).astype(int)
     values = np.sort(windows.read(rows.tolist()).numpy(), axis=None)
     kept = values[len(values) // 200 : len(values) - len(values) // 200].astype(np.float64)
-    spread = float(kept.std()) or float(values.std())
-    return Units(float(kept.mean()), spread if spread > 0 else 1.0)
+    spread = float(kept.std()) or float(values.astype(np.float64).std())
+    if not spread > 0:
+        raise DataError(
+            f"all values of the {len(rows)} windows looked at are {values[0]:g}: nothing can be learned from "
+            f"constant data; check the files, or how they are read"
+        )
+    return Units(float(kept.mean()), spread)
 
 
 def _turned(x: Tensor, window: Size, turns: Any) -> Tensor:
