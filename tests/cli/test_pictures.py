@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tifffile
 import torch
+import zarr
 from PIL import Image
 
 import dcs
@@ -233,3 +234,23 @@ def test_what_does_not_fit_is_one_line(photos, run, tmp_path):
     assert plain.returncode == 0
     result = inside("embed", tmp_path / "plain", "digits", "--out", tmp_path / "f.npy", "--per-window")
     assert "--per-window needs data that is cut into windows" in result.stderr
+
+
+def test_arrays_are_denoised_into_arrays_like_them(tmp_path):
+    values = np.random.default_rng(0).integers(0, 4000, (6, 80, 90)).astype(np.uint16)
+    store = zarr.create_array(str(tmp_path / "film.zarr"), shape=values.shape, dtype="uint16")
+    store[:] = values
+    np.save(tmp_path / "film.npy", values)
+    result = inside("fit", tmp_path / "film.zarr", "--out", tmp_path / "run", "--epochs", 1, *NETWORK)
+    assert result.returncode == 0, result.stderr
+    for source in ("film.zarr", "film.npy"):
+        for name in ("a.zarr", "a.npy", "a.h5"):
+            out = ("--out", tmp_path / name, "--overwrite")
+            result = inside("denoise", tmp_path / "run", tmp_path / source, *out)
+            assert "(6, 80, 90) uint16" in result.stdout, result.stderr
+    found = np.asarray(zarr.open(str(tmp_path / "a.zarr"), mode="r"))
+    assert found.dtype == np.uint16
+    assert np.array_equal(found, np.load(tmp_path / "a.npy"))
+    assert not list(tmp_path.glob(".*"))
+    wrong = inside("denoise", tmp_path / "run", tmp_path, "--out", tmp_path / "b.zarr")
+    assert "--out must be a folder or a .npy file for this data" in wrong.stderr

@@ -7,7 +7,7 @@ from PIL import Image
 
 from dcs.data import Reading
 from dcs.data._images import plan_images
-from dcs.data.image_output import TiffOutput, create_npy, encode_image, file_of, to_integers
+from dcs.data.image_output import TiffOutput, encode_image, file_of, to_integers
 
 RNG = np.random.default_rng(0)
 
@@ -211,14 +211,6 @@ def test_a_large_tiff_is_written_in_bands(tmp_path):
     found = tifffile.memmap(tmp_path / "b.tif", mode="r")
     assert (found.shape, found.dtype) == ((side, side), np.uint16)
     assert found[11_998:12_002, 7].tolist() == [0, 0, 32768, 32768]
-
-
-def test_a_large_array_is_written_in_parts(tmp_path):
-    array = create_npy(tmp_path / "a.npy", (3, 20, 30))
-    array[1, 5:10] = 0.5
-    array.flush()
-    found = np.load(tmp_path / "a.npy")
-    assert (found.dtype, found.shape, found.sum()) == (np.float32, (3, 20, 30), 75)
 
 
 # Other formats

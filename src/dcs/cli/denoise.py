@@ -19,7 +19,9 @@ from dcs.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
+
+    import numpy as np
 
     from dcs.data import Dataset, Items, Source, Split
     from dcs.runs import Predictor
@@ -36,7 +38,7 @@ def denoise(
         Path,
         typer.Option(
             help="A .npy file; for a folder of images or recordings, a new folder; for one image, a file of "
-            "its format; for one recording, a .wav, .flac or .ogg file."
+            "its format; for one recording, such as .wav or .flac; for an array, also .h5 or .zarr."
         ),
     ],
     reading: Reading,
@@ -56,10 +58,14 @@ def denoise(
 
     from dcs import runs
     from dcs.data import AUDIO_SUFFIXES, IMAGE_SUFFIXES
+    from dcs.data.array_output import ARRAY_SUFFIXES
 
-    as_array = out.suffix.lower() == ".npy"
-    if as_array or out.suffix.lower() in (*AUDIO_SUFFIXES, *IMAGE_SUFFIXES):
-        check_output(out, [".npy", *AUDIO_SUFFIXES, *IMAGE_SUFFIXES], overwrite, data)
+    suffix = out.suffix.lower()
+    as_array = suffix == ".npy"
+    if suffix in ARRAY_SUFFIXES and not as_array and not _is_array(data):
+        raise ValueError(f"--out must be a folder or a .npy file for this data, got {out}")
+    if suffix in (*ARRAY_SUFFIXES, *AUDIO_SUFFIXES, *IMAGE_SUFFIXES):
+        check_output(out, [*ARRAY_SUFFIXES, *AUDIO_SUFFIXES, *IMAGE_SUFFIXES], overwrite, data)
     else:
         check_folder(out, overwrite, data)
     predictor = runs.load(run)
@@ -80,7 +86,9 @@ def denoise(
     source = reading.like(data, trained, predictor.shape)
     loaded = load(source, predictor)
     if predictor.takes_windows(loaded.train) and predictor.front_end is None:
-        if as_array:
+        if suffix in ARRAY_SUFFIXES and _is_array(data) and len(predictor.window or ()) > 1:
+            typer.echo(_write_like(predictor, loaded.train, data, source.axes, out, draws))
+        elif as_array:
             shape = _write_array(predictor, [split for _, split in splits(loaded, part)], out, draws)
             typer.echo(f"{out}: {shape}")
         else:
@@ -120,6 +128,32 @@ def _write_array(
     return shape
 
 
+def _is_array(data: str) -> bool:
+    from dcs.data.array_output import ARRAY_SUFFIXES
+
+    return Path(data.partition("::")[0]).suffix.lower() in ARRAY_SUFFIXES
+
+
+def _write_like(
+    predictor: "Predictor", split: "Split", data: str, axes: str | None, out: Path, draws: int | None
+) -> str:
+    """Write denoised items to an array like the one that they were read from."""
+    from dcs._progress import progress
+    from dcs.data.array_output import ArrayOutput
+
+    items = predictor.items_of(split)
+    with (
+        unfinished(out) as path,
+        ArrayOutput(Path(data).expanduser(), path, out.suffix.lower(), axes) as output,
+        progress("denoising", _entries(items)) as advance,
+    ):
+        for row in range(len(items)):
+            how: Any = {"draws": draws, "advance": advance}
+            for start, values in _regions(predictor, items, row, out.absolute().parent, **how):
+                output.write(row, start, values)
+    return f"{out}: {output.layout.shape} {output.dtype}"
+
+
 def _write_pictures(
     predictor: "Predictor", loaded: "Dataset", part: Part, source: "Source", out: Path, draws: int | None
 ) -> str:
@@ -128,7 +162,7 @@ def _write_pictures(
 
     from dcs._progress import progress
     from dcs.data import IMAGE_SUFFIXES
-    from dcs.data.image_output import encode_image, file_of
+    from dcs.data.image_output import TiffOutput, encode_image, file_of
 
     chosen = [split for _, split in splits(loaded, part)]
     if loaded.location is None or not all(len(split.names) for split in chosen):
@@ -143,10 +177,14 @@ def _write_pictures(
         for split, items in zip(chosen, parts, strict=True):
             for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
                 rows, target = list(numbers), out if single else out / name
-                if sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE:
-                    _write_large(predictor, items, rows, root / name, target, source.axes, draws, advance)
+                how: Any = {"draws": draws, "advance": advance}
+                size = sum(math.prod(items.shape(items.sizes[row])) for row in rows)
+                if size > _LARGE and target.suffix.lower() in (".tif", ".tiff"):
+                    with unfinished(target) as path, TiffOutput(root / name, path, source.axes) as output:
+                        for number, row in enumerate(rows):
+                            for start, values in _regions(predictor, items, row, target.parent, **how):
+                                output.write(number, start, values)
                 else:
-                    how: Any = {"draws": draws, "advance": advance}
                     denoised = [predictor.denoise_item(items, row, **how) for row in rows]
                     target.parent.mkdir(parents=True, exist_ok=True)
                     write(target, encode_image(denoised, root / name, source.axes))
@@ -158,29 +196,21 @@ def _entries(items: "Items") -> int:
     return sum(map(math.prod, items.sizes))
 
 
-def _write_large(
-    predictor: "Predictor",
-    items: "Items",
-    rows: list[int],
-    like: Path,
-    target: Path,
-    axes: str | None,
-    draws: int | None,
-    advance: "Callable[[float], object]",
-) -> None:
-    """Write denoised pictures to a TIFF file, band by band, so that none is in memory as a whole."""
-    from dcs.data.image_output import TiffOutput
-
-    with unfinished(target) as path, TiffOutput(like, path, axes) as output:
-        for number, row in enumerate(rows):
-            size = items.sizes[row]
-            shape = items.shape(size)
-            with scratch_array(target.parent, shape) as array:
-                predictor.denoise_item(items, row, out=array, draws=draws, advance=advance)
-                band = max(1, 2**24 // (math.prod(shape) // size[0]))
-                for top in range(0, size[0], band):
-                    some: Any = (..., slice(top, top + band), *[slice(None)] * (len(size) - 1))
-                    output.write(number, (top, *[0] * (len(size) - 1)), array[some])
+def _regions(
+    predictor: "Predictor", items: "Items", row: int, folder: Path, **how: Any
+) -> "Iterator[tuple[tuple[int, ...], np.ndarray]]":
+    """Yield a denoised item region by region, each with its place; a large one is never in memory."""
+    size = items.sizes[row]
+    shape, further = items.shape(size), (0,) * (len(size) - 1)
+    if math.prod(shape) <= _LARGE:
+        yield (0, *further), predictor.denoise_item(items, row, **how)
+        return
+    with scratch_array(folder, shape) as array:
+        predictor.denoise_item(items, row, out=array, **how)
+        band = max(1, 2**24 // (math.prod(shape) // size[0]))
+        for top in range(0, size[0], band):
+            some: Any = (..., slice(top, top + band), *[slice(None)] * len(further))
+            yield (top, *further), array[some]
 
 
 def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: str, out: Path) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,14 +43,23 @@ def check_folder(path: Path, overwrite: bool, data: str) -> None:
 
 @contextlib.contextmanager
 def unfinished(path: Path) -> "Iterator[Path]":
-    """Give a name beside a file to write it under; the file appears when it is complete."""
+    """Give a name beside a file, or a folder, to write it under; it appears when it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield temporary
+        if path.is_dir():
+            _remove(path)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

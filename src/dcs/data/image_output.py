@@ -67,11 +67,6 @@ def encode_image(items: Sequence[np.ndarray], like: Path, axes: str | None = Non
     return buffer.getvalue()
 
 
-def create_npy(target: Path, shape: Sequence[int]) -> "np.memmap[Any, Any]":
-    """Create a .npy file of zeros in float32, to be written part by part through a memory map."""
-    return np.lib.format.open_memmap(target, mode="w+", dtype=np.float32, shape=tuple(shape))
-
-
 class TiffOutput:
     """A TIFF file like another one, written region by region through a memory map.
 
