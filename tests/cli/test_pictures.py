@@ -254,3 +254,22 @@ def test_arrays_are_denoised_into_arrays_like_them(tmp_path):
     assert not list(tmp_path.glob(".*"))
     wrong = inside("denoise", tmp_path / "run", tmp_path, "--out", tmp_path / "b.zarr")
     assert "--out must be a folder or a .npy file for this data" in wrong.stderr
+
+
+def test_a_run_on_colour_takes_grey_pictures_and_gives_grey_ones_back(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, size in (
+        ("colour/a.png", (80, 90, 3)),
+        ("colour/b.png", (70, 100, 3)),
+        ("grey/c.png", (75, 80)),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, size).astype(np.uint8)).save(tmp_path / name)
+    run = tmp_path / "run"
+    assert inside("fit", tmp_path / "colour", "--out", run, "--epochs", 1, *SMALL).returncode == 0
+    result = inside("denoise", run, tmp_path / "grey", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    with Image.open(tmp_path / "out/c.png") as image:
+        assert (image.mode, image.size) == ("L", (80, 75))
+    assert inside("embed", run, tmp_path / "grey", "--out", tmp_path / "f.npy").returncode == 0
+    assert np.load(tmp_path / "f.npy").shape == (1, 12)

@@ -60,6 +60,10 @@ class Items(ABC):
         """Return some of the items."""
         return _Chosen(self, rows)
 
+    def repeated(self, channels: int) -> "Items":
+        """Return items without an axis of channels as such with equal channels."""
+        return _Repeated(self, channels)
+
     def padded(self, index: int, start: Sequence[int], size: Sequence[int]) -> Tensor:
         """Read a region that may reach beyond the end of an item, which is then mirrored there."""
         inside = [min(s, have - a) for a, s, have in zip(start, size, self.sizes[index], strict=True)]
@@ -161,6 +165,14 @@ class _Chosen(Items):
 
     def region(self, index: int, start: Sequence[int], size: Sequence[int]) -> Tensor:
         return self.items.region(self.rows[index], start, size)
+
+
+class _Repeated(Items):
+    def __init__(self, items: Items, channels: int) -> None:
+        self.items, self.sizes, self.channels, self.costly = items, items.sizes, channels, items.costly
+
+    def region(self, index: int, start: Sequence[int], size: Sequence[int]) -> Tensor:
+        return self.items.region(index, start, size).expand(self.channels or 1, *size)
 
 
 def default_window(ndim: int, sizes: Sequence[Size] = ()) -> Size:

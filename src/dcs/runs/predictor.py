@@ -256,11 +256,16 @@ class Predictor:
         return Tiling(_TILES[len(window)], margin, stride)
 
     def items_of(self, data: Split | Numbers) -> Items:
-        """Return data as items, which must have the channels of the training data."""
+        """Return data as items, which must have the channels of the training data.
+
+        Grey pictures are repeated in three channels for a run on colour.
+        """
         split = data if isinstance(data, Split) else Split(data)
         window = self.window or self.shape
         items = windowed(split, window).items
         assert items is not None  # noqa: S101
+        if items.channels is None and items.repeated(3).shape(window) == self.shape:
+            items = items.repeated(3)
         if items.shape(window) != self.shape:
             channels = {None: "one channel (grey)", 3: "3 channels (colour)"}
             have, want = (
