@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_one_line(photos, run, tmp_path):
     plain = inside("fit", "digits", "--out", tmp_path / "plain", "--epochs", 1)
     assert plain.returncode == 0
     result = inside("embed", tmp_path / "plain", "digits", "--out", tmp_path / "f.npy", "--per-window")
-    assert "--per-window needs data that is cut into windows" in result.stderr
+    assert "--per-window needs a run that learned from windows" in result.stderr
 
 
 def test_arrays_are_denoised_into_arrays_like_them(tmp_path):

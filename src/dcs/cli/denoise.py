@@ -15,11 +15,10 @@ from dcs.cli.output import (
     unfinished,
     write,
     write_npy,
-    write_png,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
 
@@ -101,7 +100,7 @@ def denoise(
         write_npy(out, denoised)
         typer.echo(f"{out}: {denoised.shape}")
     else:
-        typer.echo(_write_images(predictor, loaded, part, data, out))
+        typer.echo(_write_pictures(predictor, loaded, part, source, out, None))
 
 
 def _write_array(
@@ -157,7 +156,7 @@ def _write_like(
 def _write_pictures(
     predictor: "Predictor", loaded: "Dataset", part: Part, source: "Source", out: Path, draws: int | None
 ) -> str:
-    """Write denoised pictures of any size, each to a file of the name and format of its own."""
+    """Write denoised pictures, each to a file of the name and format of its own."""
     from itertools import groupby
 
     from dcs._progress import progress
@@ -165,31 +164,54 @@ def _write_pictures(
     from dcs.data.image_output import TiffOutput, encode_image, file_of
 
     chosen = [split for _, split in splits(loaded, part)]
-    if loaded.location is None or not all(len(split.names) for split in chosen):
+    if loaded.location is None or loaded.rate is not None or not all(len(split.names) for split in chosen):
         raise ValueError(f"--out must be a .npy file for this data, got {out}: a folder is for image files")
     root = loaded.location if loaded.location.is_dir() else loaded.location.parent
     single = out.suffix.lower() in IMAGE_SUFFIXES
     if single and (root == loaded.location or out.suffix.lower() != loaded.location.suffix.lower()):
         wanted = "a folder" if root == loaded.location else f"a {loaded.location.suffix} file, or a folder,"
         raise ValueError(f"--out must be {wanted} for this data, got {out}")
-    count, parts = 0, [predictor.items_of(split) for split in chosen]
-    with progress("denoising", sum(map(_entries, parts))) as advance:
-        for split, items in zip(chosen, parts, strict=True):
+    by_window, count = predictor.takes_windows(loaded.train), 0
+    total = sum(_entries(predictor.items_of(split)) if by_window else len(split) for split in chosen)
+    with progress("denoising", total) as advance:
+        how: Any = {"draws": draws, "advance": advance}
+        for split in chosen:
+            items = predictor.items_of(split) if by_window else None
+            samples = _samples(predictor, split, advance)
             for name, numbers in groupby(range(len(split)), key=lambda row: file_of(split.names[row])):
                 rows, target = list(numbers), out if single else out / name
-                how: Any = {"draws": draws, "advance": advance}
-                size = sum(math.prod(items.shape(items.sizes[row])) for row in rows)
-                if size > _LARGE and target.suffix.lower() in (".tif", ".tiff"):
+                if (
+                    items is not None
+                    and target.suffix.lower() in (".tif", ".tiff")
+                    and _is_large(items, rows)
+                ):
                     with unfinished(target) as path, TiffOutput(root / name, path, source.axes) as output:
                         for number, row in enumerate(rows):
                             for start, values in _regions(predictor, items, row, target.parent, **how):
                                 output.write(number, start, values)
                 else:
-                    denoised = [predictor.denoise_item(items, row, **how) for row in rows]
+                    denoised = [
+                        next(samples) if items is None else predictor.denoise_item(items, row, **how)
+                        for row in rows
+                    ]
                     target.parent.mkdir(parents=True, exist_ok=True)
                     write(target, encode_image(denoised, root / name, source.axes))
                 count += 1
     return f"{out}: {count} image{'s' * (count != 1)}"
+
+
+def _samples(
+    predictor: "Predictor", split: "Split", advance: "Callable[[float], object]"
+) -> "Iterator[np.ndarray]":
+    """Yield the predictions for whole samples, of which some are made at a time."""
+    for start in range(0, len(split), _AT_ONCE):
+        some = predictor.denoise(split.take(range(start, min(start + _AT_ONCE, len(split)))))
+        yield from some
+        advance(len(some))
+
+
+def _is_large(items: "Items", rows: list[int]) -> bool:
+    return sum(math.prod(items.shape(items.sizes[row])) for row in rows) > _LARGE
 
 
 def _entries(items: "Items") -> int:
@@ -211,32 +233,6 @@ def _regions(
         for top in range(0, size[0], band):
             some: Any = (..., slice(top, top + band), *[slice(None)] * len(further))
             yield (top, *further), array[some]
-
-
-def _write_images(predictor: "Predictor", loaded: "Dataset", part: Part, data: str, out: Path) -> str:
-    import torch
-
-    chosen = [split for _, split in splits(loaded, part)]
-    names = [name for split in chosen for name in split.names]
-    if not names or loaded.rate is not None:
-        raise ValueError(
-            f"--out must be a .npy file for this data, got {out}: a folder is for folders of images"
-        )
-    targets = {name: Path(name).with_suffix(".png") for name in names}
-    if len(set(targets.values())) < len(names):
-        raise ValueError(f"some files of {data} differ only in their suffix: write to a .npy file instead")
-    for split in chosen:
-        for start in range(0, len(split), _AT_ONCE):
-            rows = range(start, min(start + _AT_ONCE, len(split)))
-            some = split.take(rows)
-            low, high = torch.as_tensor(some.x).aminmax()
-            if float(low) < 0 or float(high) > 1:
-                raise ValueError(
-                    f"{data} has pixels outside 0 to 1, which PNG files cannot hold: write to a .npy file"
-                )
-            for row, image in zip(rows, predictor.denoise(some), strict=True):
-                write_png(out / targets[split.names[row]], image)
-    return f"{out}: {len(names)} images"
 
 
 def _write_recordings(

@@ -86,17 +86,3 @@ def write_npy(path: Path, array: Any) -> None:
     buffer = io.BytesIO()
     np.save(buffer, array)
     write(path, buffer.getvalue())
-
-
-def write_png(path: Path, image: Any) -> None:
-    """Write an image with 8 bits per channel, clipped to 0…1."""
-    import numpy as np
-
-    from dcs._optional import require
-
-    pillow = require("PIL.Image", "images", "writing images")
-    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
-    buffer = io.BytesIO()
-    pillow.fromarray(np.moveaxis(pixels, 0, -1) if pixels.ndim == 3 else pixels).save(buffer, "PNG")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, buffer.getvalue())
