@@ -124,6 +124,7 @@ def score(denoised: list[Picture], clean: list[Picture], matched: bool) -> dict[
 
 def run(given: argparse.Namespace) -> None:
     """Run what is missing, and print a line for each method."""
+    given.out.mkdir(parents=True, exist_ok=True)
     clean, noisy = pictures_in(given.clean), given.noisy
     if noisy is None:
         noisy = given.out / f"noisy-{given.sigma:g}"

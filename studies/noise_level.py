@@ -1,7 +1,7 @@
 """How good are the noise-level estimators? Prints the table of docs/noise-level.md."""
 
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 
 from dcs import noise
 
@@ -13,12 +13,20 @@ def waves(n: int = 20, side: int = 64) -> torch.Tensor:
     return 0.5 + 0.25 * torch.sin(a[:, 0] * x + a[:, 1]) + 0.25 * torch.cos(a[:, 2] * y + a[:, 3])
 
 
+def photographs(side: int = 64) -> torch.Tensor:
+    """Windows of two photographs, grey, in 0…1."""
+    grey = [torch.tensor(load_sample_image(f"{name}.jpg").mean(2) / 255) for name in ("china", "flower")]
+    windows = [one.unfold(0, side, side).unfold(1, side, side).flatten(0, 1) for one in grey]
+    return torch.cat(windows).float()
+
+
 def main() -> None:
     """Print estimates beside the true sigma."""
     digits = torch.tensor(load_digits().images / 16, dtype=torch.float32)
-    print("| data | true sigma | chen2015 | chen2015, 5 x 5, stride 1 | mad |")
-    print("|---|---|---|---|---|")
-    for name, clean in (("smooth waves, 64 x 64", waves()), ("digits, 8 x 8", digits)):
+    print("| data | true sigma | chen2015 | chen2015, 5 x 5, stride 1 | mad | flat |")
+    print("|---|---|---|---|---|---|")
+    data = {"smooth waves, 64 x 64": waves(), "digits, 8 x 8": digits, "photographs": photographs()}
+    for name, clean in data.items():
         for sigma in (0.0, 0.01, 0.1, 0.3, 0.5):
             x = noise.add(clean, "gaussian", sigma, seed=0)
             estimates = (
@@ -26,7 +34,8 @@ def main() -> None:
                 noise.estimate_sigma(x, patch=5, stride=1),
                 noise.estimate_sigma(x, "mad"),
             )
-            print(f"| {name} | {sigma:g} | " + " | ".join(f"{e:.3f}" for e in estimates) + " |")
+            flat = "–" if clean is digits else f"{noise.estimate_sigma(x, 'flat'):.3f}"
+            print(f"| {name} | {sigma:g} | " + " | ".join(f"{e:.3f}" for e in estimates) + f" | {flat} |")
 
 
 if __name__ == "__main__":

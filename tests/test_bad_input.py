@@ -80,6 +80,7 @@ class NoScales:
 X = torch.randn(3, 5, generator=seeded())
 X_TILDE = torch.randn(3, 5, generator=seeded(1))
 IMAGES = torch.randn(6, 12, 12, generator=seeded(2))
+PICTURES = torch.randn(6, 32, 32, generator=seeded(2))
 WAVES = torch.randn(3, 400, generator=seeded(3))
 COLOURS = torch.rand(4, 3, 12, 12, generator=seeded(3))
 MASK = torch.tensor([[1, 0, 1, 1, 0]]).bool().expand(3, 5)
@@ -112,6 +113,7 @@ CALLS = {
     "add": (dcs.noise.add, {"x": X.abs(), "kind": "gaussian", "sigma": 0.5}),
     "estimate_sigma": (dcs.noise.estimate_sigma, {"x": IMAGES}),
     "quiet_share": (dcs.noise.quiet_share, {"x": IMAGES, "sigma": 0.3}),
+    "sigma_by_brightness": (dcs.noise.sigma_by_brightness, {"x": PICTURES}),
     "Gaussian": (sample, {"law": dcs.noise.Gaussian(), "shape": (2, 3)}),
     "Sphere": (sample, {"law": dcs.noise.Sphere(), "shape": (2, 3)}),
     "GaussianScaleMixture": (dcs.noise.GaussianScaleMixture, {"scales": [1.0, 2.0]}),
@@ -500,6 +502,8 @@ BAD = {
     ],
     ("quiet_share", "x"): [case for case in BAD_IMAGES if not isinstance(case[0], np.ndarray)],
     ("quiet_share", "sigma"): BAD_POSITIVE,
+    ("sigma_by_brightness", "x"): [case for case in BAD_IMAGES if not isinstance(case[0], np.ndarray)],
+    ("sigma_by_brightness", "parts"): [("a", TypeError), (2.5, TypeError), (0, ValueError)],
     ("quiet_share", "ndim"): [(0, ValueError), (3, ValueError), ("a", ValueError), (1.0, TypeError)],
     ("estimate_sigma", "method"): BAD_NAME,
     ("estimate_sigma", "ndim"): [

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 from skimage.restoration import estimate_sigma as skimage_sigma
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 
 from dcs import noise
 from dcs.noise.corruption import KINDS
@@ -125,6 +125,71 @@ def test_sigma_of_signals_colours_and_arrays():
         assert noise.estimate_sigma(noisy, method) == pytest.approx(0.2, rel=0.05)
         assert noise.estimate_sigma(colours, method) == pytest.approx(0.2, rel=0.05)
         assert noise.estimate_sigma(colours.numpy(), method) == noise.estimate_sigma(colours, method)
+
+
+def photographs():
+    """Windows of two photographs, (n, 64, 64), grey, in 0 ... 1."""
+    grey = [torch.tensor(load_sample_image(name).mean(2) / 255) for name in ("china.jpg", "flower.jpg")]
+    windows = [one.unfold(0, 64, 64).unfold(1, 64, 64).flatten(0, 1) for one in grey]
+    return torch.cat(windows).float()
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.03, 0.1, 0.3, 1.0])
+def test_texture_does_not_raise_the_level_of_flat_blocks(sigma):
+    x = noise.add(photographs(), "gaussian", sigma, seed=1)
+    assert noise.estimate_sigma(x, "flat") == pytest.approx(sigma, rel=0.05)
+    assert noise.estimate_sigma(x, "auto") == noise.estimate_sigma(x, "flat")
+    assert noise.estimate_sigma(x[:, None].numpy(), "flat") == noise.estimate_sigma(x, "flat")
+    if sigma <= 0.03:
+        assert noise.estimate_sigma(x, "chen2015") > 1.5 * sigma
+
+
+def test_the_choice_of_flat_blocks_does_not_bias_the_level():
+    """Among blocks of pure noise the flattest are chosen by chance, and their details are as strong."""
+    x = torch.randn(400, 64, 64, generator=torch.Generator().manual_seed(3))
+    assert noise.estimate_sigma(x, "flat") == pytest.approx(1, rel=0.02)
+    assert noise.sigma_by_brightness(x).numpy() == pytest.approx(1, rel=0.03)
+
+
+def test_flat_blocks_by_a_plain_loop():
+    x = noise.add(photographs()[:9], "gaussian", 0.1).double()
+    blocks = [
+        one[top : top + 16, left : left + 16].numpy()
+        for one in x
+        for top in range(0, 64, 16)
+        for left in range(0, 64, 16)
+    ]
+    cells = [[b[i : i + 4, j : j + 4] for i in range(0, 16, 4) for j in range(0, 16, 4)] for b in blocks]
+    order = np.argsort([np.var([cell.mean() for cell in block], ddof=1) for block in cells])
+    left = np.stack([(cell - cell.mean()).ravel() for row in order[:16] for cell in cells[row]])
+    eigenvalues = np.linalg.eigvalsh(np.cov(left.T, bias=True))[1:]
+    for kept in range(15, 0, -1):
+        mean = eigenvalues[:kept].mean()
+        if (eigenvalues[:kept] > mean).sum() == (eigenvalues[:kept] < mean).sum():
+            break
+    assert noise.estimate_sigma(x, "flat") == pytest.approx(math.sqrt(mean), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "even"),
+    [("gaussian", 0.1, True), (noise.Sphere(), 0.1, True), ("poisson", 0.2, False), ("speckle", 0.3, False)],
+)
+def test_noise_that_depends_on_the_signal_differs_by_brightness(kind, level, even):
+    dark, medium, bright = noise.sigma_by_brightness(noise.add(photographs(), kind, level)).tolist()
+    if even:
+        assert max(dark, medium, bright) < 1.1 * min(dark, medium, bright)
+    else:
+        assert bright > 2 * dark
+
+
+def test_flat_blocks_need_pictures():
+    x = torch.randn(9, 15, 40, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="at least 16 x 16"):
+        noise.estimate_sigma(x, "flat")
+    with pytest.raises(ValueError, match="at least 16 x 16"):
+        noise.sigma_by_brightness(x)
+    with pytest.raises(ValueError, match="per_image=False"):
+        noise.estimate_sigma(torch.zeros(9, 64, 64), "flat", per_image=True)
 
 
 @pytest.mark.parametrize("offset", [0, 1e5, 1e8])

@@ -30,6 +30,8 @@ from dcs.inspection._result import (
     strength,
 )
 from dcs.inspection._verdicts import checks, sigma_of, state_of, summarise
+from dcs.noise.level import has_flat_blocks
+from dcs.objectives import AutomaticViews
 
 __all__ = [
     "FAILS",
@@ -96,7 +98,12 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     judged = checks(evidence, state, domain is not None)
     sigma = sigma_of(evidence, state, domain is not None)
     windows = domain is None and (whole.items is not None or is_large(whole.x.shape[1:]))
-    advice = advise(evidence, state, judged, sigma, entries, domain, windows)
+    splits = None
+    if windows and has_flat_blocks(chosen.shape[1:]):
+        views = AutomaticViews()
+        views.estimate(chosen)
+        splits = views.splits
+    advice = advise(evidence, state, judged, sigma, entries, domain, windows, splits)
     spread = None
     if ordered and advice.ready:
         spread = snr_distributions(chosen, advice, sigma, ndim, domain, seed, windows)

@@ -26,8 +26,13 @@ def advise(
     entries: int,
     domain: str | None,
     windows: bool = False,
+    splits: bool | None = None,
 ) -> Advice:
-    """Choose an objective and its views for samples of so many entries, which may be windows of pictures."""
+    """Choose an objective and its views for samples of so many entries, which may be windows of pictures.
+
+    `splits` is what training chooses by the noise of dark and bright parts, for pictures that are large
+    enough.
+    """
     unready = _unready(evidence)
     if unready is not None:
         return Advice("none", "none", None, None, (), unready, (), ready=False)
@@ -48,8 +53,11 @@ def advise(
         return Advice("dcs", "amplitude", 0.3, 2, arguments, why, warnings)
     chen = evidence.chen2015.value if evidence.chen2015 else 0.0
     # The rule that training applies: one σ > 0 describes the noise.
-    usable = state != NO_ANSWER and not evidence.correlated and chen > LEAST_NOISE * evidence.deviation
-    if usable and evidence.quiet is not None and not evidence.too_quiet:
+    usable = state != NO_ANSWER and not evidence.correlated
+    if splits is None:
+        splits = chen > LEAST_NOISE * evidence.deviation and evidence.quiet is not None
+        splits = splits and not evidence.too_quiet
+    if usable and splits:
         level = float(f"{sigma.value if sigma.value and even else chen:.3g}")
         reason = "One noise level describes the data"
         if not even:

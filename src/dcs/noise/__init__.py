@@ -2,7 +2,7 @@
 
 from dcs.noise.corruption import add
 from dcs.noise.isotropic import Gaussian, GaussianScaleMixture, IsotropicNoise, Radial, Sphere
-from dcs.noise.level import estimate_sigma, quiet_share
+from dcs.noise.level import estimate_sigma, quiet_share, sigma_by_brightness
 from dcs.noise.split import GaussianSplit
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "add",
     "estimate_sigma",
     "quiet_share",
+    "sigma_by_brightness",
 ]

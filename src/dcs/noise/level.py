@@ -15,6 +15,9 @@ _CHUNK = 2**22  # patch entries handled at once
 _MOST_ROWS, _MOST_COLUMNS = 10_000, 256  # enough to test whether columns are in order
 # Daubechies' high-pass filter with two vanishing moments (db2).
 _HIGH_PASS = (-0.48296291314469025, 0.836516303737469, -0.22414386804185735, -0.12940952255092145)
+_BLOCK, _CELL = 16, 4  # sides of blocks, and of the cells in them
+_FLATTEST, _FEWEST_BLOCKS = 0.05, 16  # share of blocks that count as flat, and their least number
+_LARGE = 48  # pixels along both sides, from which pictures are expected to have flat blocks
 
 
 @overload
@@ -55,13 +58,18 @@ def estimate_sigma(
     `chen2015` (Chen, Zhu & Heng, ICCV 2015) assumes Gaussian noise and signals whose patches fill only few
     directions: the small eigenvalues of the patches' covariance are then σ². `mad` (Donoho & Johnstone 1994)
     assumes that the finest diagonal wavelet coefficients are mostly noise and takes their median size.
-    Texture that is as fine as a pixel looks like noise to both; see docs/noise-level.md.
+    Texture that is as fine as a pixel looks like noise to both. `flat`, for pictures, looks only where there
+    is least texture: it takes the 5 % of all blocks of 16 x 16 whose cells of 4 x 4 differ least in their
+    means, and the small eigenvalues of the covariance of what is left of these cells without their means.
+    White noise has independent means and remainders, so that the choice of blocks does not change its
+    estimate. See docs/noise-level.md.
 
     Args:
         x: Noisy data (n, ...) whose last `ndim` axes are space or time; axes before them count as
             separate images of the sample.
-        method: Estimator: `chen2015` or `mad`.
-        per_image: Whether to return one estimate per sample, (n,), instead of one for all.
+        method: Estimator: `chen2015`, `mad` or `flat`; `auto` is `flat` for pictures of at least 48 x 48, and
+            `chen2015` for other data.
+        per_image: Whether to return one estimate per sample, (n,), instead of one for all; not for `flat`.
         ndim: Number of axes of space or time, 1 or 2; by default 1 for data (n, t), (n, 1, t) and (n, 2, t),
             and 2 otherwise.
         patch: Side of a patch for `chen2015`: by default 8, or 5 with `per_image`, and smaller where that
@@ -79,8 +87,18 @@ def estimate_sigma(
         0.297
     """
     x, images = _read(x, ndim)
-    check_choice("method", method, ("chen2015", "mad"))
+    check_choice("method", method, ("chen2015", "mad", "flat", "auto"))
     space = images.shape[2:]
+    if method == "auto":
+        method = "flat" if len(space) == 2 and min(space) >= _LARGE and not per_image else "chen2015"
+    if method == "flat":
+        if len(space) != 2 or min(space) < _BLOCK or per_image:
+            raise ValueError(
+                f"method 'flat' needs pictures of at least {_BLOCK} x {_BLOCK}, and per_image=False, got "
+                f"{tuple(space)} and per_image={per_image}"
+            )
+        cells, means = _cells(images)
+        return _deviation_where_flat(cells, means)
     if method == "mad":
         if min(space) < 8:
             raise ValueError(f"method 'mad' needs at least 8 entries along each axis, got {tuple(space)}")
@@ -108,6 +126,41 @@ def estimate_sigma(
         )
     sigma = _small_eigenvalues(_covariance(images, side, step, per_image)).clamp(min=0).sqrt()
     return sigma if per_image else float(sigma)
+
+
+def sigma_by_brightness(x: Tensor | np.ndarray, parts: int = 3) -> Tensor:
+    """Estimate the noise level of dark, medium and bright parts of pictures, as `estimate_sigma` with `flat`.
+
+    It is the same in all parts for noise that does not depend on the signal, and grows for photon counts.
+
+    Args:
+        x: Noisy pictures, (n, h, w) or (n, c, h, w), of at least 16 x 16.
+        parts: Number of parts, by the mean of blocks, each with the same number of blocks.
+
+    Returns:
+        σ̂ of each part, from dark to bright, (parts,) in float64.
+
+    Example:
+        >>> noise = torch.randn(40, 64, 64, generator=torch.Generator().manual_seed(0))
+        >>> ramp = torch.linspace(0, 1, 64)
+        >>> [round(sigma, 1) for sigma in sigma_by_brightness(ramp + 0.3 * noise).tolist()]
+        [0.3, 0.3, 0.3]
+        >>> [round(sigma, 1) for sigma in sigma_by_brightness(ramp + ramp * noise).tolist()]
+        [0.1, 0.4, 0.7]
+    """
+    check_integer("parts", parts, at_least=1)
+    _, images = _read(x, 2)
+    if min(images.shape[2:]) < _BLOCK:
+        raise ValueError(f"x must be pictures of at least {_BLOCK} x {_BLOCK}, got {tuple(images.shape[2:])}")
+    cells, means = _cells(images)
+    groups = means.mean(1).argsort().tensor_split(parts)
+    found = [_deviation_where_flat(cells[group], means[group]) for group in groups if len(group)]
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def has_flat_blocks(shape: Sequence[int]) -> bool:
+    """Return whether samples of a shape are pictures large enough for `sigma_by_brightness`."""
+    return len(shape) > 1 and min(shape[-2:]) >= _LARGE
 
 
 def quiet_share(x: Tensor | np.ndarray, sigma: float, *, ndim: int | None = None) -> float:
@@ -183,6 +236,26 @@ def as_images(x: Tensor, ndim: int | None) -> Tensor:
     return x.detach().reshape(len(x), -1, *x.shape[-ndim:])
 
 
+def _cells(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cells of all blocks, (blocks, cells, 16), and their means, (blocks, cells)."""
+    flat = images.flatten(0, 1)
+    blocks = flat.unfold(1, _BLOCK, _BLOCK).unfold(2, _BLOCK, _BLOCK).flatten(0, 2)
+    cells = blocks.unfold(1, _CELL, _CELL).unfold(2, _CELL, _CELL).flatten(1, 2).flatten(2)
+    check_finite(cells.sum(), x=images)
+    return cells, cells.mean(2, dtype=torch.float64)
+
+
+def _deviation_where_flat(cells: Tensor, means: Tensor) -> float:
+    """Estimate σ from what is left of cells without their means, in the blocks whose means differ least."""
+    count = max(_FEWEST_BLOCKS, int(_FLATTEST * len(cells)))
+    chosen = means.var(1).argsort()[:count]
+    left = (cells[chosen].double() - means[chosen][..., None]).flatten(0, 1)
+    left -= left.mean(0)
+    covariance = left.mT @ left / len(left)
+    eigenvalues = torch.linalg.eigvalsh(covariance)[1:]  # ascending; nothing is left along the mean
+    return float(_mean_of_small(eigenvalues).clamp(min=0).sqrt())
+
+
 def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor:
     """Compute the covariance (divided by N) of patches of d entries: (n, d, d), or (d, d) pooled."""
     d = side ** (images.ndim - 2)
@@ -208,11 +281,15 @@ def _covariance(images: Tensor, side: int, step: int, per_image: bool) -> Tensor
 
 
 def _small_eigenvalues(covariance: Tensor) -> Tensor:
-    """Return σ²: the mean of as many of the smallest eigenvalues as make it their median, too.
+    """Return σ² by the small eigenvalues of a covariance."""
+    return _mean_of_small(torch.linalg.eigvalsh(covariance))
+
+
+def _mean_of_small(eigenvalues: Tensor) -> Tensor:
+    """Return σ²: the mean of as many of the smallest eigenvalues, ascending, as make it their median, too.
 
     The largest eigenvalue is dropped until as many of the others lie above their mean as below.
     """
-    eigenvalues: Tensor = torch.linalg.eigvalsh(covariance)  # ascending
     d = eigenvalues.shape[-1]
     means = eigenvalues.cumsum(-1) / torch.arange(1, d + 1, device=eigenvalues.device)
     kept = torch.ones(d, d, dtype=torch.bool, device=eigenvalues.device).tril()  # row i keeps i + 1 of them

@@ -42,7 +42,7 @@ class HoldsSigma(nn.Module):
         if valid is not None:
             raise ValueError(f"sigma cannot be estimated from padded data: pass sigma to {name}")
         try:
-            self.sigma.fill_(estimate_sigma(x))
+            self.sigma.fill_(estimate_sigma(x, "auto"))
         except ValueError as error:
             raise ValueError(
                 f"sigma cannot be estimated from this x ({error}); pass sigma to {name}"

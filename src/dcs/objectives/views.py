@@ -9,12 +9,13 @@ from torch import Generator, Tensor
 
 from dcs._checks import check_number
 from dcs.masking import VIEWS, BlindSpot, View, ViewMaker
-from dcs.noise import GaussianSplit, estimate_sigma, quiet_share
-from dcs.noise.level import default_ndim
+from dcs.noise import GaussianSplit, estimate_sigma, quiet_share, sigma_by_brightness
+from dcs.noise.level import default_ndim, has_flat_blocks
 from dcs.noise.split import HoldsSigma
 
 WINDOW_ALPHA = 0.5  # strength of the split of windows, which should stay about as noisy as pictures are
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
+UNEVEN = 1.3  # ratio of noise levels; white noise on pictures leaves 1.1 or less, photon counts 2.8 and more
 LEAST_NOISE = 0.05  # relative to the deviation of the data; weaker noise can be ignored
 
 
@@ -23,10 +24,11 @@ class AutomaticViews(HoldsSigma):
     """Split samples if their noise is equally strong everywhere, and mask entries otherwise.
 
     A split (`GaussianSplit`) compares all entries and adds no blind spots, but needs σ; a mask needs none.
-    `estimate`, which training calls, chooses for the data at hand. Entries are masked if
-    `dcs.noise.quiet_share` finds more than 15 % of all windows too quiet for white noise of the estimated σ,
-    if σ is below a twentieth of the data's deviation, if there is too little data, and before `estimate` is
-    called.
+    `estimate`, which training calls, chooses for the data at hand. Pictures of at least 48 x 48 are split if
+    the noise in their dark, medium and bright parts differs by less than a factor of 1.3
+    (`dcs.noise.sigma_by_brightness`). In other data, entries are masked if `dcs.noise.quiet_share` finds more
+    than 15 % of all windows too quiet for white noise of the estimated σ, if σ is below a twentieth of the
+    data's deviation, if there is too little data, and before `estimate` is called.
 
     Args:
         alpha: Strength of the split; see `GaussianSplit`.
@@ -68,6 +70,11 @@ class AutomaticViews(HoldsSigma):
     def estimate(self, x: Tensor, valid: Tensor | None = None) -> None:
         """Choose for noisy data, the more the better; padded data is masked."""
         sigma = 0.0
+        if valid is None and has_flat_blocks(x.shape[1:]):
+            by_brightness = sigma_by_brightness(x)
+            even = bool(by_brightness.max() < UNEVEN * by_brightness.min())
+            self.sigma.fill_(estimate_sigma(x, "flat") if even else 0.0)
+            return
         if valid is None:
             with contextlib.suppress(ValueError):  # too little data
                 sigma = estimate_sigma(x)
