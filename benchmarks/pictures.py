@@ -45,7 +45,7 @@ def pictures() -> Iterable[Ratio]:
 
     picture = torch.rand(SIDE, SIDE)
     margin = -(-network.context // network.stride) * network.stride  # type: ignore[operator]
-    tiling, out = Tiling((1024, 1024), margin, network.stride), np.zeros((SIDE, SIDE), np.float32)  # type: ignore[arg-type]
+    tiling, out = Tiling((1536, 1536), margin, network.stride), np.zeros((SIDE, SIDE), np.float32)  # type: ignore[arg-type]
 
     def tiles() -> None:
         out[:] = 0

@@ -22,10 +22,15 @@ class Tiling(NamedTuple):
     """How items are covered.
 
     Args:
-        window: Size of a window.
+        window: Size of a window; with a margin, its number of entries is what counts, and sides are chosen
+            for each item.
         margin: Entries at the sides of a window whose prediction is not used, but for those at the border of
             an item; None lets windows overlap by half, and cross-fades them.
         stride: Multiple that sides of windows and their places must be of.
+
+    Example:
+        >>> Tiling((1024, 1024), 64, 8).fitted((2000, 900)), Tiling((1024, 1024), 64, 8).fitted((500, 9))
+        ((1064, 904), (504, 16))
     """
 
     window: tuple[int, ...]
@@ -33,11 +38,24 @@ class Tiling(NamedTuple):
     stride: int = 1
 
     def fitted(self, size: Sequence[int]) -> tuple[int, ...]:
-        """Return the size of the windows for an item: one that is small needs no larger ones."""
+        """Return the size of the windows for an item: the one with which least is computed twice."""
         if self.margin is None:
             return self.window
-        rounded = [-(-length // self.stride) * self.stride for length in size]
-        return tuple(min(side, length) for side, length in zip(self.window, rounded, strict=True))
+        most = math.prod(self.window)
+        choices = list(itertools.product(*(self._sides(length, most, len(size)) for length in size)))
+        fitting = [choice for choice in choices if math.prod(side for side, _ in choice) <= most]
+        smallest = [tuple(min(side for side in sides) for sides in zip(*choices, strict=True))]
+        best = min(fitting or smallest, key=lambda choice: math.prod(side * count for side, count in choice))
+        return tuple(side for side, _ in best)
+
+    def _sides(self, length: int, most: int, ndim: int) -> list[tuple[int, int]]:
+        """Return possible sides of windows along an axis, and how many of them cover it."""
+        margin = self.margin or 0
+        inner, least = max(1, length - 2 * margin), 2 * margin + max(self.stride, margin // 2)
+        least = max(int(most ** (1 / ndim)) // 2, least)  # few are enough to choose from
+        counts = range(-(-inner // max(1, most - 2 * margin)), -(-inner // (least - 2 * margin)) + 1)
+        sides = [(length if count == 1 else -(-inner // count) + 2 * margin, count) for count in counts]
+        return [(-(-side // self.stride) * self.stride, count) for side, count in sides]
 
 
 def cover(length: int, window: int, margin: int | None, stride: int = 1) -> tuple[list[int], Array]:
