@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dcs import models
 from dcs.data import ListItems
-from dcs.runs.tiling import Tiling, cover, noise_at, places, predict_item
+from dcs.runs.tiling import Cover, Tiling, noise_at, places, predict_item
 from tests.helpers import seeded
 
 PRIMES = [1, 2, 3, 5, 7, 13, 61, 127, 509, 997, 1999]
@@ -19,7 +19,8 @@ PRIMES = [1, 2, 3, 5, 7, 13, 61, 127, 509, 997, 1999]
 def test_weights_sum_to_one(length, sides, stride, margin):
     window = sides * stride
     for used in (None, margin * stride if 2 * margin < sides else 0):
-        starts, weights = cover(length, window, used, stride)
+        cover = Cover(length, window, used, stride)
+        starts, weights = cover.starts, [cover.weights(row) for row in range(len(cover.starts))]
         total = np.zeros(starts[-1] + window)
         for start, weight in zip(starts, weights, strict=True):
             total[start : start + window] += weight
@@ -28,7 +29,15 @@ def test_weights_sum_to_one(length, sides, stride, margin):
         assert all(start % stride == 0 for start in starts)
         assert starts[-1] + window >= length
         if used is not None:
-            assert set(weights.ravel().tolist()) <= {0.0, 1.0}
+            assert set(np.ravel(weights).tolist()) <= {0.0, 1.0}
+
+
+def test_a_long_axis_is_covered_in_little_memory():
+    cover = Cover(635_040_000, 16_384, None)  # four hours of sound
+    assert len(cover.starts) == 77_519
+    middle = cover.weights(40_000) + np.roll(cover.weights(40_001), 8_192)
+    assert cover.weights(40_000).shape == (16_384,)
+    assert np.allclose(middle[8_192:], 1)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 300), (300, 1), (7, 997), (64, 64), (65, 63), (130, 257)])

@@ -58,8 +58,8 @@ class Tiling(NamedTuple):
         return [(-(-side // self.stride) * self.stride, count) for side, count in sides]
 
 
-def cover(length: int, window: int, margin: int | None, stride: int = 1) -> tuple[list[int], Array]:
-    """Place windows along an axis.
+class Cover:
+    """Windows that cover an axis, of which the weights of a prediction are computed when they are needed.
 
     Args:
         length: Length of the axis.
@@ -67,44 +67,56 @@ def cover(length: int, window: int, margin: int | None, stride: int = 1) -> tupl
         margin: Entries at either end of a window that are not used; see `Tiling`.
         stride: Multiple that places are of.
 
-    Returns:
-        Where windows begin, and the weight of each of their entries, (m, window). For each entry of the axis
-        the weights sum to one; those beyond its end are 0.
+    Attributes:
+        starts: Where windows begin.
 
     Example:
-        >>> starts, weights = cover(10, 6, 1)
-        >>> starts, weights.astype(int).tolist()
-        ([0, 4], [[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]])
+        >>> cover = Cover(10, 6, 1)
+        >>> cover.starts, cover.weights(0).tolist(), cover.weights(1).tolist()
+        ([0, 4], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     """
-    last = max(0, -(-(length - window) // stride) * stride)
-    step = max(1, window // 2) if margin is None else window - 2 * margin
-    starts = [*range(0, last, max(stride, step // stride * stride)), last]
-    if margin is None:
-        fade = np.hanning(window + 2)[1:-1]  # never 0, so that what one window covers is that window
-        weights = np.tile(fade, (len(starts), 1))
-    else:
-        weights = np.zeros((len(starts), window))
-        edges = [0, *(start + margin for start in starts[1:]), last + window]
-        for row, start in enumerate(starts):
-            weights[row, edges[row] - start : edges[row + 1] - start] = 1
-    place = np.array(starts)[:, None] + np.arange(window)
-    weights[place >= length] = 0
-    total = np.zeros(last + window)
-    np.add.at(total, place, weights)
-    return starts, weights / np.maximum(total[place], 1e-300)
+
+    def __init__(self, length: int, window: int, margin: int | None, stride: int = 1) -> None:
+        self.length, self.window, self.margin = length, window, margin
+        last = max(0, -(-(length - window) // stride) * stride)
+        step = max(1, window // 2) if margin is None else window - 2 * margin
+        self.starts = [*range(0, last, max(stride, step // stride * stride)), last]
+        self._fade = np.hanning(window + 2)[1:-1]  # never 0, so that what one window covers is that window
+
+    def weights(self, row: int) -> Array:
+        """Return the weights of a window's entries; those of all windows sum to one for each entry of the axis.
+
+        Those beyond the end of the axis are 0.
+        """
+        start, window, starts = self.starts[row], self.window, self.starts
+        inside = max(0, self.length - start)
+        if self.margin is not None:
+            first = 0 if row == 0 else self.margin
+            end = window if row + 1 == len(starts) else starts[row + 1] + self.margin - start
+            weights = np.zeros(window)
+            weights[first : min(end, inside)] = 1
+            return weights
+        total = self._fade.copy()
+        for rows in (range(row - 1, -1, -1), range(row + 1, len(starts))):
+            for other in itertools.takewhile(lambda other: abs(starts[other] - start) < window, rows):
+                shift = starts[other] - start
+                total[max(0, shift) : window + shift] += self._fade[max(0, -shift) : window - shift]
+        weights = self._fade / total
+        weights[inside:] = 0
+        return weights
 
 
 def tiles(items: Items, index: int, tiling: Tiling) -> Iterator[tuple[list[tuple[int, ...]], list[Array]]]:
     """Yield the places of some windows of an item at a time, and the weights of their entries."""
     window = tiling.fitted(items.sizes[index])
     axes = [
-        cover(length, side, tiling.margin, tiling.stride)
+        Cover(length, side, tiling.margin, tiling.stride)
         for length, side in zip(items.sizes[index], window, strict=True)
     ]
-    numbers = itertools.product(*(range(len(starts)) for starts, _ in axes))
+    numbers = itertools.product(*(range(len(axis.starts)) for axis in axes))
     while some := list(itertools.islice(numbers, max(1, _ENTRIES // math.prod(window)))):
-        places = [tuple(axes[a][0][n] for a, n in enumerate(number)) for number in some]
-        weights = [_outer([axes[a][1][n] for a, n in enumerate(number)]) for number in some]
+        places = [tuple(axis.starts[n] for axis, n in zip(axes, number, strict=True)) for number in some]
+        weights = [_outer([axis.weights(n) for axis, n in zip(axes, number, strict=True)]) for number in some]
         yield places, weights
 
 
