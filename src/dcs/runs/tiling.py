@@ -84,7 +84,7 @@ class Cover:
         self._fade = np.hanning(window + 2)[1:-1]  # never 0, so that what one window covers is that window
 
     def weights(self, row: int) -> Array:
-        """Return the weights of a window's entries; for each entry of the axis, those of all windows sum to 1.
+        """Return the weights of a window's entries; for each entry of the axis, those of windows sum to 1.
 
         Those beyond the end of the axis are 0.
         """
