@@ -1,4 +1,4 @@
-"""How good are the noise-level estimators? Prints the table of docs/noise-level.md."""
+"""How good are the noise-level estimators? Prints the tables of docs/noise-level.md."""
 
 import torch
 from sklearn.datasets import load_digits, load_sample_image
@@ -38,5 +38,20 @@ def main() -> None:
             print(f"| {name} | {sigma:g} | " + " | ".join(f"{e:.3f}" for e in estimates) + f" | {flat} |")
 
 
+def by_brightness() -> None:
+    """Print estimates for dark, medium and bright parts of photographs."""
+    print("\n| noise of photographs | dark | medium | bright | largest / smallest |")
+    print("|---|---|---|---|---|")
+    clean, generator = photographs(), torch.Generator().manual_seed(0)
+    noisy = {f"white, σ = {s:g}": noise.add(clean, "gaussian", s, seed=0) for s in (0.01, 0.1, 0.3)}
+    for count in (10, 100, 1000):
+        noisy[f"photon counts, {count} at white"] = torch.poisson(clean * count, generator) / count
+    for name, x in noisy.items():
+        found = noise.sigma_by_brightness(x)
+        cells = " | ".join(f"{sigma:.3f}" for sigma in found.tolist())
+        print(f"| {name} | {cells} | {float(found.max() / found.min()):.1f} |")
+
+
 if __name__ == "__main__":
     main()
+    by_brightness()

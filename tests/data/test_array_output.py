@@ -40,7 +40,9 @@ def test_integers_are_rounded_and_clipped(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((1, 1, 4), np.uint8))
     with ArrayOutput(tmp_path / "a.npy", tmp_path / "b.npy", ".npy") as output:
         output.write(0, (0, 0), np.array([[-0.5, 0.5, 0.9999, 7]], np.float32))
-    assert np.load(tmp_path / "b.npy").tolist() == [[[0, 128, 255, 255]]]
+        assert np.array(output.array).tolist() == [[[0, 128, 255, 255]]]
+        output.write(0, (0, 0), np.stack([np.zeros((1, 4)), np.ones((1, 4))]).astype(np.float32))  # colours
+    assert np.load(tmp_path / "b.npy").tolist() == [[[128] * 4]]
 
 
 def test_axes_of_any_order_and_the_name_of_the_array_are_kept(tmp_path):

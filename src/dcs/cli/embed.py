@@ -63,6 +63,8 @@ def embed(
     predictor = runs.load(run)
     if maps is not None and predictor.window is None:
         raise ValueError("--map needs a run that learned from windows of pictures: see --mixed windows")
+    if maps is not None:
+        predictor.check_maps()
     if hop is not None and not per_window:
         raise ValueError("--hop is only applicable with --per-window: leave it out, or add that")
     loaded = load(reading.like(data, predictor.record.source, predictor.shape), predictor)

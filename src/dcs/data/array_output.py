@@ -54,9 +54,12 @@ class ArrayOutput:
         Args:
             number: Number of the item in the array.
             start: Where the region begins, along the item's axes of space.
-            values: Region, (*size) or (c, *size), in the units in which the array was read.
+            values: Region, (*size) or (c, *size), in the units in which the array was read; channels of an
+                array without channels are averaged.
         """
         size = values.shape[-len(self.layout.size) :]
+        if self.layout.channels is None and len(values.shape) > len(size):
+            values = values.mean(0)
         stored = to_integers(values, self.dtype.name, self.full).astype(self.dtype)
         self.array[self.layout.index(number, start, size)] = self.layout.spread(stored)
 

@@ -99,7 +99,7 @@ def inspect(x: Any, *, samples: int = 4096, domain: str | None = None, seed: int
     sigma = sigma_of(evidence, state, domain is not None)
     windows = domain is None and (whole.items is not None or is_large(whole.x.shape[1:]))
     splits = None
-    if windows and has_flat_blocks(chosen.shape[1:]):
+    if domain is None and ordered and has_flat_blocks(chosen.shape[1:]):
         views = AutomaticViews()
         views.estimate(chosen)
         splits = views.splits

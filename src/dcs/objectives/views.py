@@ -15,7 +15,7 @@ from dcs.noise.split import HoldsSigma
 
 WINDOW_ALPHA = 0.5  # strength of the split of windows, which should stay about as noisy as pictures are
 MOST_QUIET = 0.15  # white noise leaves 0.05 or less; photon counts and speckle on pictures 0.4 and more
-UNEVEN = 1.3  # ratio of noise levels; white noise on pictures leaves 1.1 or less, photon counts 2.8 and more
+UNEVEN = 1.3  # ratio of noise levels; white noise on pictures leaves 1.1 or less, photon counts 3 and more
 LEAST_NOISE = 0.05  # relative to the deviation of the data; weaker noise can be ignored
 
 

@@ -157,9 +157,7 @@ class Predictor:
 
         The network must have a method `map`, as `ResidualUNet` has.
         """
-        name = type(self.network).__name__
-        if not hasattr(self.network, "map"):
-            raise ValueError(f"feature maps need a network with map, such as resunet, which {name} lacks")
+        self.check_maps()
         compute: Any = self.network.map
         tiling, units = self._tiling(), self.learned.units
         with models.inferring(self.network, self.device):
@@ -328,6 +326,12 @@ class Predictor:
                 f"{method} needs an objective that predicts samples, such as 'dcs': "
                 f"{self.record.training.objective} learns features only, which transform returns"
             )
+
+    def check_maps(self) -> None:
+        """Raise if the network has no feature maps."""
+        if not hasattr(self.network, "map"):
+            name = type(self.network).__name__
+            raise ValueError(f"feature maps need a network with map, such as resunet, which {name} lacks")
 
     def check_data(self, x: Numbers) -> None:
         """Raise if samples have another shape than in training; warn if their units seem to differ."""

@@ -44,7 +44,7 @@ class Tiling(NamedTuple):
         most = math.prod(self.window)
         choices = list(itertools.product(*(self._sides(length, most, len(size)) for length in size)))
         fitting = [choice for choice in choices if math.prod(side for side, _ in choice) <= most]
-        smallest = [tuple(min(side for side in sides) for sides in zip(*choices, strict=True))]
+        smallest = [tuple(map(min, zip(*choices, strict=True)))]
         best = min(fitting or smallest, key=lambda choice: math.prod(side * count for side, count in choice))
         return tuple(side for side, _ in best)
 
