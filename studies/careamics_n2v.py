@@ -15,6 +15,7 @@ which Noise2Void does not use.
 import argparse
 import importlib.util
 import json
+import os
 import sys
 import time
 import types
@@ -86,6 +87,7 @@ def main() -> None:
         tifffile.imwrite(given.out / Path(source).name, np.asarray(picture, np.float32))
     facts = {
         "seconds": round(time.perf_counter() - start, 1),
+        "cpu_seconds": round(sum(os.times()[:4]), 1),
         "training_seconds": round(trained - start, 1),
         "steps": careamist.trainer.global_step,
         "parameters": sum(one.numel() for one in careamist.model.parameters()),
