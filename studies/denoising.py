@@ -19,23 +19,19 @@ for those of `studies/careamics_n2v.py`: TIFF files of the same names, and time.
 import argparse
 import json
 import math
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tifffile
-import torch
 from PIL import Image
 from skimage.metrics import structural_similarity
 from skimage.restoration import denoise_nl_means, estimate_sigma
 
 import dcs
 from dcs import data, runs
-from dcs.runs.record import versions
 from dcs.training import Facts, complete
+from records import Line, Records, Stopwatch, command, grouped, markdown
 
 Picture = np.ndarray
 Denoiser = Callable[[Path, Path], list[Picture]]
@@ -110,11 +106,6 @@ def read_denoised(noisy: Path, folder: Path) -> tuple[list[Picture], dict[str, f
     return [read(folder / f"{name}.tif") for name in pictures_in(noisy)], times
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and its finished children, in seconds."""
-    return sum(os.times()[:4])
-
-
 def score(denoised: list[Picture], clean: list[Picture], matched: bool) -> dict[str, float]:
     """Return the mean PSNR in dB and the mean SSIM, for values clipped to 0 … 1."""
     psnr, ssim = [], []
@@ -131,24 +122,21 @@ def score(denoised: list[Picture], clean: list[Picture], matched: bool) -> dict[
 
 def run(given: argparse.Namespace) -> None:
     """Run what is missing, and print a line for each method."""
-    given.out.mkdir(parents=True, exist_ok=True)
     clean, noisy = pictures_in(given.clean), given.noisy
     if noisy is None:
         noisy = given.out / f"noisy-{given.sigma:g}"
         write_noisy(clean, given.sigma, noisy)
     truth = [read(path) for path in clean.values()]
     sigma = None if given.noisy else given.sigma
-    lines = given.out / "denoising.jsonl"
-    done = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    records = Records(given.out / "denoising.jsonl")
     about = {"data": given.name or given.clean.name, "sigma": sigma, "pictures": len(truth)}
     about |= {"epochs": given.epochs, "draws": given.draws}
     for name in given.methods.split(","):
         method, _, folder = name.partition("=")
-        key: dict[str, Any] = {"method": method, **about}
-        if any(key.items() <= line.items() for line in done):
+        key: Line = {"method": method, **about}
+        if records.has(key):
             continue
-        start, cpu_start = time.perf_counter(), cpu_seconds()
-        times: dict[str, float] = {}
+        watch, times = Stopwatch(), {}
         if method == "noisy":
             denoised = [read(path) for path in pictures_in(noisy).values()]
         elif folder:
@@ -161,59 +149,45 @@ def run(given: argparse.Namespace) -> None:
                 else trained(method, given.epochs, given.draws)
             )
             denoised = by(noisy, given.out / f"{method}-{noisy.name}-{given.epochs or 'default'}")
-            times["seconds"] = round(time.perf_counter() - start)
-            times["cpu_seconds"] = round(cpu_seconds() - cpu_start)
-        line = {**key, **score(denoised, truth, sigma is None), **times}
-        line |= {"threads": torch.get_num_threads(), "versions": versions()}
-        print(json.dumps(line), flush=True)
-        with lines.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            times = watch.times()
+        records.add({**key, **score(denoised, truth, sigma is None), **times})
 
 
-def table(path: Path) -> str:
+def table(lines: list[Line]) -> str:
     """Return tables of all results, one for each set of pictures and noise, in Markdown."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    header = ["method", "epochs", "draws", "PSNR in dB", "SSIM", "CPU minutes"]
     parts = []
-    for name, sigma in dict.fromkeys((line["data"], line["sigma"]) for line in lines):
-        some = [line for line in lines if (line["data"], line["sigma"]) == (name, sigma)]
+    for (name, sigma), some in grouped(lines, "data", "sigma").items():
         noise = "real noise" if sigma is None else f"σ = {sigma:g}/255"
-        rows = [f"### {name}, {some[0]['pictures']} pictures, {noise}", ""]
-        rows += ["| method | epochs | draws | PSNR in dB | SSIM | CPU minutes |", "|---|---|---|---|---|---|"]
+        rows = []
         for line in sorted(some, key=lambda line: -line["psnr"]):
             own = line["method"] in (*_CLASSICAL, "noisy", "careamics")
             epochs, draws = ("–" if own else line[key] or "default" for key in ("epochs", "draws"))
             minutes = f"{line['cpu_seconds'] / 60:.1f}" if "cpu_seconds" in line else "–"
-            scores = f"{line['psnr']:.2f} | {line['ssim']:.4f}"
-            rows.append(f"| {line['method']} | {epochs} | {draws} | {scores} | {minutes} |")
+            rows.append(
+                [line["method"], epochs, draws, f"{line['psnr']:.2f}", f"{line['ssim']:.4f}", minutes]
+            )
         if name == "BSD68":
             known = {of: found[sigma] for of, found in _PUBLISHED.items() if sigma in found}
-            rows += [f"| *{of}, published* | – | – | {psnr:.2f} | – | – |" for of, psnr in known.items()]
-        parts.append("\n".join(rows))
+            rows += [[f"*{of}, published*", "–", "–", f"{psnr:.2f}", "–", "–"] for of, psnr in known.items()]
+        title = f"### {name}, {some[0]['pictures']} pictures, {noise}"
+        parts.append("\n".join([title, "", *markdown(header, rows)]))
     return "\n\n".join(parts)
 
 
-def main() -> None:
-    """Run, or print tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    runner = commands.add_parser("run")
-    runner.add_argument("clean", type=Path)
-    runner.add_argument("--out", type=Path, required=True)
-    runner.add_argument("--sigma", type=float, default=25, help="of the noise, in units of 1/255")
-    runner.add_argument("--noisy", type=Path, help="folder of pictures with real noise")
-    runner.add_argument("--name", help="of the data, in tables")
-    runner.add_argument("--methods", default="noisy,dcs,r2r,n2v,nlm,bm3d", help="names, or LABEL=FOLDER")
-    runner.add_argument("--epochs", type=int, help="of each training; the default of dcs fit without it")
-    runner.add_argument(
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`."""
+    parser.add_argument("clean", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sigma", type=float, default=25, help="of the noise, in units of 1/255")
+    parser.add_argument("--noisy", type=Path, help="folder of pictures with real noise")
+    parser.add_argument("--name", help="of the data, in tables")
+    parser.add_argument("--methods", default="noisy,dcs,r2r,n2v,nlm,bm3d", help="names, or LABEL=FOLDER")
+    parser.add_argument("--epochs", type=int, help="of each training; the default of dcs fit without it")
+    parser.add_argument(
         "--draws", type=int, help="predictions to average; the default of dcs denoise without it"
     )
-    runner.set_defaults(call=run)
-    printer = commands.add_parser("table")
-    printer.add_argument("path", type=Path)
-    printer.set_defaults(call=lambda given: print(table(given.path)))
-    given = parser.parse_args()
-    given.call(given)
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, add_options, run, table)

@@ -12,8 +12,6 @@ not run again.
 """
 
 import argparse
-import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,8 @@ from sklearn.decomposition import PCA
 
 import dcs
 from dcs import data, evaluation, runs
-from dcs.runs.record import versions
 from dcs.training import Facts, complete
+from records import Line, Records, Stopwatch, command, grouped, markdown
 
 _SIDE, _COMPONENTS, _WINDOW = 32, 128, (64, 64)
 
@@ -75,15 +73,14 @@ def run(given: argparse.Namespace) -> None:
     loaded = data.load(noisy)
     train, test = loaded.train, loaded.test
     assert test is not None  # noqa: S101
-    lines = given.out / "features.jsonl"
-    done = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    records = Records(given.out / "features.jsonl")
     about = {"data": given.name or given.pictures.name, "sigma": given.sigma, "minutes": given.minutes}
     about |= {"train": len(train), "test": len(test), "classes": len(loaded.classes)}
     for method in given.methods.split(","):
-        key: dict[str, Any] = {"method": method, **about}
-        if any(key.items() <= line.items() for line in done):
+        key: Line = {"method": method, **about}
+        if records.has(key):
             continue
-        start, epochs = time.perf_counter(), None
+        watch, epochs = Stopwatch(), None
         if method == "pca":
             model = PCA(_COMPONENTS, random_state=0).fit(downsized(train))
             features = [model.transform(downsized(part)) for part in (train, test)]
@@ -93,50 +90,34 @@ def run(given: argparse.Namespace) -> None:
             features = [predictor.transform(part) for part in (train, test)]
         pairs = [(found, part.y) for found, part in zip(features, (train, test), strict=True)]
         accuracy = evaluation.linear(*pairs).score
-        line = {**key, "accuracy": round(accuracy, 2), "features": features[0].shape[1], "epochs": epochs}
-        line |= {"seconds": round(time.perf_counter() - start), "threads": torch.get_num_threads()}
-        line["versions"] = versions()
-        print(json.dumps(line), flush=True)
-        with lines.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        line = {"accuracy": round(accuracy, 2), "features": features[0].shape[1], "epochs": epochs}
+        records.add({**key, **line, **watch.times()})
 
 
-def table(path: Path) -> str:
+def table(lines: list[Line]) -> str:
     """Return tables of all results, one for each set of pictures, noise and time, in Markdown."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    header = ["features", "number", "linear accuracy", "epochs", "CPU minutes"]
     parts = []
-    kinds = ("data", "sigma", "minutes")
-    for kind in dict.fromkeys(tuple(line[key] for key in kinds) for line in lines):
-        some = [line for line in lines if tuple(line[key] for key in kinds) == kind]
-        name, sigma, minutes = kind
-        rows = [f"### {name}, σ = {sigma:g}/255, trainings of about {minutes:g} minutes", ""]
-        rows += ["| features | number | linear accuracy | epochs | minutes in all |", "|---|---|---|---|---|"]
+    for (name, sigma, minutes), some in grouped(lines, "data", "sigma", "minutes").items():
+        rows = []
         for line in sorted(some, key=lambda line: -line["accuracy"]):
             epochs = "–" if line["epochs"] is None else line["epochs"]
-            cells = [line["method"], line["features"], f"{line['accuracy']:.1f}", epochs]
-            rows.append("| " + " | ".join(map(str, [*cells, f"{line['seconds'] / 60:.1f}"])) + " |")
-        parts.append("\n".join(rows))
+            took = f"{line['cpu_seconds'] / 60:.1f}"
+            rows.append([line["method"], line["features"], f"{line['accuracy']:.1f}", epochs, took])
+        title = f"### {name}, σ = {sigma:g}/255, trainings of about {minutes:g} minutes"
+        parts.append("\n".join([title, "", *markdown(header, rows)]))
     return "\n\n".join(parts)
 
 
-def main() -> None:
-    """Run, or print tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    runner = commands.add_parser("run")
-    runner.add_argument("pictures", type=Path)
-    runner.add_argument("--out", type=Path, required=True)
-    runner.add_argument("--sigma", type=float, default=50, help="of the noise, in units of 1/255")
-    runner.add_argument("--name", help="of the data, in tables")
-    runner.add_argument("--methods", default="pca,untrained,dcs,r2r,simsiam,simsiam-dcs")
-    runner.add_argument("--minutes", type=float, default=10, help="of each training")
-    runner.set_defaults(call=run)
-    printer = commands.add_parser("table")
-    printer.add_argument("path", type=Path)
-    printer.set_defaults(call=lambda given: print(table(given.path)))
-    given = parser.parse_args()
-    given.call(given)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`."""
+    parser.add_argument("pictures", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sigma", type=float, default=50, help="of the noise, in units of 1/255")
+    parser.add_argument("--name", help="of the data, in tables")
+    parser.add_argument("--methods", default="pca,untrained,dcs,r2r,simsiam,simsiam-dcs")
+    parser.add_argument("--minutes", type=float, default=10, help="of each training")
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, add_options, run, table)
