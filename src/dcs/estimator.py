@@ -165,13 +165,13 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Args:
             X: Noisy samples.
             y: Ignored.
-            pair: Second noisy observation of the same things, of X's shape; the network then sees it in place
-                of a masked X.
+            pair: Second noisy observation of the same things, of X's shape or sizes; the network then sees it
+                in place of a masked X.
         """
         self.__dict__.pop("predictor_", None)  # what was fitted before is dropped as a whole
         self._check_parameters()
         split = self._read(X, fitting=True)
-        second = None if pair is None else self._read_pair(pair, split.x)
+        second = None if pair is None else self._read_pair(pair, split)
         shape = tuple(split.x.shape[1:])
         config = self._config(Facts.of(split))
         objective = None if isinstance(self.objective, str) else copy.deepcopy(self.objective)
@@ -230,7 +230,7 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         self.predictor_.check_predicts("score")
         split = self._read(X)
-        second = None if pair is None else self._read_pair(pair, split.x)
+        second = None if pair is None else self._read_pair(pair, split)
         return -self.predictor_.loss(split, second)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -366,12 +366,18 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return split
 
-    def _read_pair(self, pair: Any, x: Numbers) -> Numbers:
+    def _read_pair(self, pair: Any, split: data.Split) -> data.Split | Numbers:
+        if isinstance(pair, str | os.PathLike) or (
+            split.items is not None and isinstance(pair, list | tuple)
+        ):
+            pair = data.load(pair, resident=self.resident).train
+        if split.items is not None and isinstance(pair, data.Split):
+            return pair
         second = self._samples(_source_of(pair, "pair"), "pair")
-        if tuple(second.shape) != tuple(x.shape):
+        if tuple(second.shape) != tuple(split.x.shape):
             raise ValueError(
-                f"pair must have the shape of X, {tuple(x.shape)}, got {tuple(second.shape)}: it is a second "
-                f"observation of the same things, row by row"
+                f"pair must have the shape of X, {tuple(split.x.shape)}, got {tuple(second.shape)}: it is a "
+                f"second observation of the same things, row by row"
             )
         return second
 

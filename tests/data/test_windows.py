@@ -121,6 +121,18 @@ def test_batches_draw_other_windows_in_each_epoch_and_resume():
     assert all(torch.equal(a, b) for a, b in zip(one[2:], again, strict=True))
 
 
+def test_windows_of_a_pair_are_at_the_same_places():
+    items = pictures()
+    windows, other = (
+        RandomWindows(items, (8, 8)),
+        RandomWindows(ListItems([2 * x for x in items.tensors], 2), (8, 8)),
+    )
+    batches = Batches(windows, 5, pair=other)
+    for generator in (None, seeded(1)):
+        for batch in batches.epoch(generator):
+            assert torch.equal(batch.pair, 2 * batch.x)
+
+
 def test_files_that_must_be_decoded_are_visited_a_few_windows_at_a_time(tmp_path):
     for number in range(4):
         save(tmp_path, f"{number}.png", np.full((64 + number, 80), 40 * number, np.uint8))

@@ -11,6 +11,7 @@ import warnings
 import joblib
 import numpy as np
 import pytest
+import tifffile
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -23,10 +24,11 @@ from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
 import dcs
-from dcs import DenoisingEncoder
+from dcs import DenoisingEncoder, data
 from dcs.augmentation import Views
 from dcs.runs import Learned, Run, RunRecord
 from dcs.training import Facts, RunError, complete, make_network, make_objective, train
+from tests.helpers import seeded
 
 pytestmark = pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
 
@@ -256,6 +258,36 @@ def test_bad_values_of_a_memory_map_are_found_when_read(tmp_path):
     encoder = DenoisingEncoder(**SMALL, resident=False)
     with pytest.raises(ValueError, match="row 30"):
         encoder.fit(np.load(tmp_path / "x.npy", mmap_mode="r"))
+
+
+def test_a_pair_of_pictures_of_different_sizes_is_used(tmp_path):
+    clean = [torch.rand(size, generator=seeded(1)) for size in [(40, 70), (66, 35), (80, 80)]]
+    first, second = (
+        [(x + 0.2 * torch.randn(x.shape, generator=seeded(seed))).numpy() for x in clean] for seed in (2, 3)
+    )
+    options = {"window": (32, 32), "network_options": {"width": 4}, "max_epochs": 2, "random_state": 0}
+    for objective in ("n2n", "dcs"):
+        encoder = DenoisingEncoder(objective=objective, **options).fit(first, pair=second)
+        assert [one.shape for one in encoder.denoise(first)] == [(40, 70), (66, 35), (80, 80)]
+        assert encoder.score(first, pair=second) != encoder.score(first, pair=first)
+        # No noise was added to what the network has seen, so none is when it is used.
+        items = encoder.predictor_.items_of(data.load(first).train)
+        plain = encoder.predictor_.denoise_item(items, 0, draws=0)
+        assert np.array_equal(encoder.predictor_.denoise_item(items, 0, draws=4), plain)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, pictures in zip(folders, (first, second), strict=True):
+        folder.mkdir()
+        for number, picture in enumerate(pictures):
+            tifffile.imwrite(folder / f"{number}.tif", picture)
+    from_files = DenoisingEncoder(objective="n2n", **options).fit(folders[0], pair=folders[1])
+    in_memory = DenoisingEncoder(objective="n2n", **options).fit(first, pair=second)
+    assert np.array_equal(from_files.transform(first), in_memory.transform(first))
+    with pytest.raises(ValueError, match=r"pair must have the items of X, 3 with 1 channels, got 2 with 1"):
+        DenoisingEncoder(objective="n2n", **options).fit(first, pair=second[:2])
+    with pytest.raises(
+        ValueError, match=r"pair must have the sizes of X, \(66, 35\) for item 1, got \(80, 80\)"
+    ):
+        DenoisingEncoder(objective="n2n", **options).fit(first, pair=[second[0], second[2], second[1]])
 
 
 def test_a_pair_is_used():

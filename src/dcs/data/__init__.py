@@ -47,6 +47,7 @@ from dcs.data.windows import (
     default_window,
     is_large,
     measure_units,
+    paired_items,
     windowed,
 )
 
@@ -91,6 +92,7 @@ __all__ = [
     "map_batches",
     "measure_units",
     "obtain",
+    "paired_items",
     "parse_label",
     "read_labels",
     "recording_window",

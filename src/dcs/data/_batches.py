@@ -20,6 +20,7 @@ class Batch(NamedTuple):
     x: Tensor
     rows: Tensor  # on the CPU
     joint_size: int  # of the batch over all ranks, of which these are a slice
+    pair: Tensor | None = None
 
 
 class Batches:
@@ -39,6 +40,7 @@ class Batches:
         rank: Number of this process, which gets its slice of each batch and reads nothing else.
         world_size: Number of processes. Slices differ by one sample at most; a last batch with fewer samples
             than processes is left out.
+        pair: Second observation of the same samples, of x's shape, that is read beside them.
 
     Example:
         >>> batches = Batches(torch.arange(5.0)[:, None], 2)
@@ -59,6 +61,7 @@ class Batches:
         rows: Tensor | None = None,
         rank: int = 0,
         world_size: int = 1,
+        pair: Tensor | Samples | None = None,
     ) -> None:
         check_integer("batch_size", batch_size, at_least=1)
         check_integer("world_size", world_size, at_least=1)
@@ -77,6 +80,7 @@ class Batches:
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ValueError(f"device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
         self.x = x.to(self.device) if isinstance(x, Tensor) else x
+        self.pair = pair.to(self.device) if isinstance(pair, Tensor) else pair
         self.rows = torch.arange(x.shape[0]) if rows is None else rows
         if not len(self.rows):
             raise ValueError("rows is empty: at least one sample is needed")
@@ -107,9 +111,8 @@ class Batches:
         return self._epoch(generator, start)
 
     def _epoch(self, generator: Generator | None, start: int) -> Iterator[Batch]:
-        batches: Iterator[Tensor]
         n = len(self.rows)
-        order, seed = self.rows, 0
+        order, seed = self.rows, None
         if generator is not None:
             if isinstance(self.x, Samples):
                 order = self.x.shuffled(order, generator)
@@ -118,20 +121,24 @@ class Batches:
             # Drawn in any case, so that what follows does not depend on where the data is.
             seed = int(torch.randint(2**62, (), generator=generator))
         index = self._slices(order, start)
-        if isinstance(self.x, Samples):
-            samples = self.x if generator is None else self.x.for_epoch(seed)
-            batches = self._streamed(samples, index, seed)
-        else:
-            batches = map(partial(self.x.index_select, 0), self._slices(order.to(self.device), start))
-        for number, (rows, x) in enumerate(zip(index, batches, strict=True), start):
-            yield Batch(x, rows, min(self.batch_size, n - number * self.batch_size))
+        read = [
+            map(partial(one.index_select, 0), self._slices(order.to(self.device), start))
+            if isinstance(one, Tensor)
+            else self._streamed(one, index, seed)
+            for one in (self.x, self.pair)
+            if one is not None
+        ]
+        for number, (rows, x, *pair) in enumerate(zip(index, *read, strict=True), start):
+            yield Batch(x, rows, min(self.batch_size, n - number * self.batch_size), *pair)
 
     def _slices(self, order: Tensor, start: int) -> list[Tensor]:
         """The rows of this rank in each batch."""
         batches = order.split(self.batch_size)[start : len(self)]
         return [rows.tensor_split(self.world_size)[self.rank] for rows in batches]
 
-    def _streamed(self, samples: Samples, index: list[Tensor], seed: int) -> Iterator[Tensor]:
+    def _streamed(self, samples: Samples, index: list[Tensor], seed: int | None) -> Iterator[Tensor]:
+        """Read samples; with a seed, those of an epoch."""
+        samples = samples if seed is None else samples.for_epoch(seed)
         workers = samples.default_workers() if self.workers is None else self.workers
         loader: DataLoader[Any] = DataLoader(
             _Reader(samples),
@@ -140,7 +147,7 @@ class Batches:
             collate_fn=_as_it_is,
             pin_memory=self.device.type == "cuda",
             worker_init_fn=_leave_signals_to_the_parent,
-            generator=torch.Generator().manual_seed(seed),
+            generator=torch.Generator().manual_seed(seed or 0),
         )
         for x in loader:
             if isinstance(x, Exception):

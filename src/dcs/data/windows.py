@@ -204,6 +204,23 @@ def windowed(split: Split, window: Sequence[int]) -> Split:
     return replace(split, x=CentralWindows(items, window), items=items)
 
 
+def paired_items(items: Items, pair: Split | Tensor | Samples, window: Sequence[int]) -> Items:
+    """Return a second observation of items as items, which must have the sizes of the first."""
+    second = windowed(pair if isinstance(pair, Split) else Split(pair), window).items
+    assert second is not None  # noqa: S101
+    if len(second) != len(items) or second.channels != items.channels:
+        raise ValueError(
+            f"pair must have the items of X, {len(items)} with {items.channels or 1} channels, got "
+            f"{len(second)} with {second.channels or 1}: it is a second observation of the same things"
+        )
+    for row, (size, other) in enumerate(zip(items.sizes, second.sizes, strict=True)):
+        if tuple(size) != tuple(other):
+            raise ValueError(
+                f"pair must have the sizes of X, {tuple(size)} for item {row}, got {tuple(other)}"
+            )
+    return second
+
+
 def _items_of(x: Tensor | Samples, ndim: int) -> Items:
     """Return samples of one size as items."""
     if not ndim < len(x.shape) < ndim + 3:

@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 from dcs import models
 from dcs._registry import named
 from dcs.data import (
+    Items,
     LogMel,
     RandomWindows,
     Samples,
@@ -26,6 +27,7 @@ from dcs.data import (
     Units,
     fingerprint,
     measure_units,
+    paired_items,
     windowed,
 )
 from dcs.noise.split import HoldsSigma
@@ -60,7 +62,7 @@ class Parts(NamedTuple):
     network: nn.Module | None = None
     objective: Objective | None = None
     monitor: Monitor | None = None
-    pair: Numbers | None = None
+    pair: Split | Numbers | None = None
     seen: Seen | None = None  # what `see` returned for the data, to save computing it again
 
 
@@ -96,7 +98,10 @@ def fit(
     parts = parts or Parts()
     if config.window is not None:
         data = windowed(data, config.window)
-    seen = see(data, config, parts.pair) if parts.seen is None else parts.seen._replace(pair=parts.pair)
+    if parts.seen is None:
+        seen = see(data, config, parts.pair)
+    else:
+        seen = parts.seen._replace(pair=_numbers(parts.pair))
     x, lengths, pair, front_end, units = seen
     objective = make_objective(config) if parts.objective is None else parts.objective
     with seeded(config.seed):  # dropout and other layers draw from torch's own random state
@@ -140,6 +145,7 @@ def fit(
             feature_names=tuple(feature_names),
             front_end=None if front_end is None else front_end.describe(),
             objective=_in_data_units(objective.describe(), units),
+            paired=pair is not None,
             predicts=objective.predicts,
             scale_free=objective.scale_free,
         )
@@ -164,10 +170,11 @@ def _in_data_units(described: dict[str, Any], units: Units) -> dict[str, Any]:
     }
 
 
-def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> Seen:
+def see(data: Split, config: TrainingConfig, pair: Split | Numbers | None = None) -> Seen:
     """Return what the network sees of data: samples, or standardised spectrograms of recordings."""
     if config.window is not None:
         return _see_windows(data, config, pair)
+    pair = _numbers(pair)
     front_end = make_front_end(config)
     if front_end is None:
         return Seen(data.x, data.lengths, pair, None)
@@ -179,10 +186,12 @@ def see(data: Split, config: TrainingConfig, pair: Numbers | None = None) -> See
     return Seen(x, lengths, second, front_end)
 
 
-def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> Seen:
-    """Return random windows of data, or their spectrograms."""
-    if pair is not None:
-        raise ValueError("pair is not supported with windows: cut both observations into samples, or use dcs")
+def _numbers(pair: Split | Numbers | None) -> Numbers | None:
+    return pair.x if isinstance(pair, Split) else pair
+
+
+def _see_windows(data: Split, config: TrainingConfig, pair: Split | Numbers | None) -> Seen:
+    """Return random windows of data, or their spectrograms; those of a pair are at the same places."""
     window = config.window or ()
     items = windowed(data, window).items
     assert items is not None  # noqa: S101
@@ -190,13 +199,19 @@ def _see_windows(data: Split, config: TrainingConfig, pair: Numbers | None) -> S
     if any(side > length for side, length in zip(window, largest, strict=True)):
         raise ValueError(f"window must be at most {largest}, the size of the largest sample, got {window}")
     windows = RandomWindows(items, window)
-    front_end = make_front_end(config)
+    front_end, units = make_front_end(config), Units()
     if front_end is not None:
         with named("front_end"):
             front_end = front_end.fit(windows)
-        return Seen(Spectrograms(windows, front_end), None, None, front_end)
-    units = measure_units(windows) if config.standardise else Units()
-    return Seen(RandomWindows(windows.items, window, units), None, None, None, units)
+    elif config.standardise:
+        units = measure_units(windows)
+
+    def view(items: Items) -> Samples:
+        windows = RandomWindows(items, window, units)
+        return windows if front_end is None else Spectrograms(windows, front_end)
+
+    second = None if pair is None else view(paired_items(items, pair, window))
+    return Seen(view(items), None, second, front_end, units)
 
 
 def see_shape(config: TrainingConfig, shape: tuple[int, ...]) -> tuple[int, ...]:

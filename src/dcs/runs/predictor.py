@@ -216,6 +216,8 @@ class Predictor:
         """
         self.check_predicts("denoise")
         added = float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
+        if self.learned.paired:  # no noise was added to what the network has seen
+            added = 0.0
         draws = (0 if items.ndim == 1 else _DRAWS) if draws is None else draws
         # The length of a prediction, where it is open, follows the loudness of each window, or the brightness
         # and contrast of the whole picture.
@@ -304,15 +306,19 @@ class Predictor:
             raise ValueError("inverse_transform needs a scale, which this run was saved without: use denoise")
         return self._map(lambda z: self._undone(scale * decode(z)), features)
 
-    def loss(self, data: Split | Numbers, pair: Numbers | None = None) -> float:
+    def loss(self, data: Split | Numbers, pair: Split | Numbers | None = None) -> float:
         """Compute the objective on samples, with the same masks every time."""
         self.check_predicts("score")
         if self.objective is None:
             raise ValueError("score needs the objective, which was not saved: use load(path, objective=...)")
         x, lengths = self._seen(data)
         objective = copy.deepcopy(self.objective).to(self.device)
-        generator, total = Generator(self.device).manual_seed(_SCORE_SEED), 0.0
-        pairs = None if pair is None else _batches(self._seen(pair)[0], None, self.device)
+        generator, total, pairs = Generator(self.device).manual_seed(_SCORE_SEED), 0.0, None
+        if pair is not None:
+            second, _ = self._seen(pair)
+            if tuple(second.shape) != tuple(x.shape):
+                raise ValueError("pair must be a second observation of X, item by item, got other sizes")
+            pairs = _batches(second, None, self.device)
         with models.inferring(self.network, self.device):
             for some, valid in _batches(x, lengths, self.device):
                 other = None if pairs is None else next(pairs)[0]

@@ -36,6 +36,7 @@ class Learned(BaseModel):
         predicts: Whether the network predicts samples.
         scale_free: Whether only the direction of its predictions counts.
         units: Offset and scale that are taken out of windows, where they are standardised.
+        paired: Whether the network has seen a second observation of the samples, in place of views.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,6 +49,7 @@ class Learned(BaseModel):
     predicts: bool = True
     scale_free: bool = False
     units: Units = Units()
+    paired: bool = False
 
 
 class RunRecord(BaseModel):

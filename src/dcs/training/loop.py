@@ -171,7 +171,7 @@ class _Trainer:
         self.average = None if config.ema is None else meters.copied(self.network.state_dict())
         self.stopping = meters.Stopping(config.patience)
         self.noise = Generator(device).manual_seed(config.seed)
-        self.measured = self.samples.inputs(self.samples.measured) if self.group.is_main else None
+        self.measured = self.samples.measured() if self.group.is_main else None
         self.epoch_order = self.samples.order.get_state()
         self.at = _Position(finished=config.max_epochs == 0)
         self.started, self.seen = time.perf_counter(), 0
@@ -188,7 +188,7 @@ class _Trainer:
             for generator in (self.noise, *_global_generators(self.group.device)):
                 generator.manual_seed(seed)
         self.optimizer.zero_grad()
-        (x, pair, valid), share = self.samples.inputs(batch.rows, batch.x), len(batch.x)
+        (x, pair, valid), share = self.samples.inputs(batch), len(batch.x)
         with self._autocast():
             loss = self.loss(x, self.noise, pair, valid=valid)
         total = self.group.sum(float(loss.detach()) * share)

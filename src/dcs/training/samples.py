@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Generator, Tensor
 
-from dcs.data import Batches, Samples, check_lengths, valid_entries
+from dcs.data import Batch, Batches, Samples, check_lengths, valid_entries
 from dcs.training.config import TrainingConfig
 from dcs.training.distributed import Group
 from dcs.training.meters import PARTS
@@ -38,7 +38,7 @@ class TrainingSamples:
             raise ValueError(f"pair must have the shape of x, {tuple(x.shape)}, got {tuple(pair.shape)}")
         if lengths is not None:
             check_lengths(lengths, x.shape)
-        self.pair, self.lengths, self.group = pair, lengths, group
+        self.lengths, self.group = lengths, group
         # All processes draw the same order.
         self.order = Generator().manual_seed(config.seed)
         rows = torch.randperm(x.shape[0], generator=self.order)
@@ -55,23 +55,31 @@ class TrainingSamples:
             drop_last=full_batches,
             rank=group.rank,
             world_size=group.world_size,
+            pair=pair,
         )
-        self.x = self.batches.x
+        self.x, self.pair = self.batches.x, self.batches.pair
         self.held_out = rows[:held_out]
         self.held_out_size = config.batch_size
         if config.patience is not None and not full_batches:  # `Stopping` compares the losses of parts
             self.held_out_size = min(config.batch_size, -(-held_out // PARTS))
-        self.measured = rows[:_MEASURED] if held_out >= 2 else rows[held_out:][:_MEASURED]
+        self._measured = rows[:_MEASURED] if held_out >= 2 else rows[held_out:][:_MEASURED]
 
     @property
     def trained(self) -> int:
         """Number of samples in an epoch, over all processes."""
         return min(len(self.batches.rows), len(self.batches) * self.batches.batch_size)
 
-    def inputs(self, rows: Tensor, x: Tensor | None = None) -> Inputs:
-        """Return the arguments of an objective for some samples, which may be read already."""
-        x = self._take(self.x, rows) if x is None else x
-        return x, None if self.pair is None else self._take(self.pair, rows), self._valid(rows)
+    def inputs(self, batch: Batch) -> Inputs:
+        """Return the arguments of an objective for a batch."""
+        return batch.x, batch.pair, self._valid(batch.rows)
+
+    def measured(self) -> Inputs:
+        """Return the arguments of an objective for the batch that is measured after each epoch."""
+        rows = self._measured
+        (batch,) = Batches(
+            self.x, len(rows), device=self.group.device, rows=rows, workers=0, pair=self.pair
+        ).epoch()
+        return self.inputs(batch)
 
     def spread(self, count: int) -> tuple[Tensor, Tensor | None]:
         """Return some samples, spread over all, since data is often sorted by class, and what is not padding.
@@ -81,7 +89,7 @@ class TrainingSamples:
         n = self.x.shape[0]
         rows = torch.linspace(0, n - 1, min(n, count), dtype=torch.float64).long()
         if not isinstance(self.x, Samples):
-            return self._take(self.x, rows), self._valid(rows)
+            return self.x.index_select(0, rows.to(self.x.device)), self._valid(rows)
         x = self.group.broadcast(self.x.read(rows.tolist()) if self.group.is_main else torch.empty(0))
         return x.to(self.group.device), self._valid(rows)
 
@@ -90,9 +98,11 @@ class TrainingSamples:
         parts = self.held_out.split(self.held_out_size)[self.group.rank :: self.group.world_size]
         if not parts:
             return
-        batches = Batches(self.x, len(parts[0]), device=self.group.device, rows=torch.cat(parts))
+        batches = Batches(
+            self.x, len(parts[0]), device=self.group.device, rows=torch.cat(parts), pair=self.pair
+        )
         for index, batch in enumerate(batches.epoch()):
-            yield self.group.rank + index * self.group.world_size, self.inputs(batch.rows, batch.x)
+            yield self.group.rank + index * self.group.world_size, self.inputs(batch)
 
     def held_out_mean(self, losses: Mapping[int, float]) -> tuple[float, Tensor]:
         """Return the mean of the losses of all held-out batches, by number, and the losses of full ones."""
@@ -107,7 +117,3 @@ class TrainingSamples:
             return None
         lengths = self.lengths[rows.to(self.lengths.device)].to(self.group.device)
         return valid_entries(lengths, self.x.shape[1:])
-
-    def _take(self, x: Tensor | Samples, rows: Tensor) -> Tensor:
-        some = x.read(rows.tolist()) if isinstance(x, Samples) else x.index_select(0, rows.to(x.device))
-        return some.to(self.group.device)
