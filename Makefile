@@ -26,7 +26,7 @@ test: $(VENV)/.dev-installed
 	@echo "== types"
 	@$(BIN)/mypy
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --durations 10
 
 # Screenshots are left in build/screenshots.
 test-browser: $(VENV)/.browser-installed chromium
