@@ -196,6 +196,11 @@ def test_dry_run_changes_nothing(photos, tmp_path):
     assert described["samples"] == 120
     assert described["about_seconds"] > 0
     assert not (tmp_path / "run").exists()
+    without = inside("fit", photos, "--dry-run", "--rho", 0.5, *QUICK)
+    assert json.loads(without.stdout)["training"] == described["training"]
+    missing = inside("fit", photos, *QUICK)
+    assert missing.returncode == 2
+    assert "give the directory of the run, e.g. --out run" in missing.stderr
 
 
 @pytest.mark.parametrize("name", ["a.toml", "a.json"])
@@ -220,7 +225,7 @@ def test_settings_from_a_file(photos, tmp_path, name):
     ("arguments", "code", "says"),
     [
         (["nothing-there", "--out", "r"], 1, "neither a known data set nor a file"),
-        (["digits"], 2, "Missing option '--out'"),
+        (["digits"], 2, "--out: give the directory of the run, e.g. --out run"),
         (["digits", "--out", "r", "--objective", "dcss"], 1, "did you mean 'dcs'"),
         (["digits", "--out", "r", "--set", "max_epoch=3"], 1, "did you mean 'max_epochs'"),
         (["digits", "--out", "r", "--set", "rho"], 2, "is not NAME=VALUE"),

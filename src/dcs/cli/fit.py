@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 @reads_data
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Directory of the run; created if needed.")],
     reading: Reading,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the run; created if needed.  [required, but for --dry-run]"),
+    ] = None,
     objective: Annotated[str | None, typer.Option(help="Objective: {objectives}.  [default: dcs]")] = None,
     variant: Annotated[
         str | None, typer.Option(help="Variant of dcs: default, or paper for the literal algorithm.")
@@ -45,7 +48,7 @@ def fit(
         typer.Option(
             min=0,
             help="Maximum number of epochs.  [default: at least 100 and 3,000 steps, with early stopping; "
-            "100 for self-supervised objectives]",
+            "6,000 steps on windows of pictures; 100 for self-supervised objectives]",
         ),
     ] = None,
     patience: Annotated[
@@ -111,10 +114,14 @@ def fit(
     from dcs.training.loggers import make_logger
     from dcs.training.optimizer import batch_used, describe_rate
 
+    if out is None:
+        if not dry_run:
+            raise typer.BadParameter("give the directory of the run, e.g. --out run", param_hint="--out")
+        out = Path("run")
+    elif is_within(out, data):
+        raise ValueError(f"{out} is in the folder of the data: give another directory")
     if resume and overwrite:
         raise ValueError("--resume continues a run and --overwrite removes it: give one of them")
-    if is_within(out, data):
-        raise ValueError(f"{out} is in the folder of the data: give another directory")
     if resume and (out / runs.MODEL).exists():
         if is_main():
             finished = {"run": str(out), "already_finished": True}

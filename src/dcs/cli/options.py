@@ -123,7 +123,7 @@ def load(source: "Source", predictor: "Predictor | None" = None, resident: bool 
     if predictor is not None and predictor.window is None and loaded.shape != predictor.shape:
         raise ValueError(
             f"{source.data} has samples of shape {loaded.shape}, but the run was trained on "
-            f"{predictor.shape}: give data of that shape, or use --mixed and --size"
+            f"{predictor.shape}: give data of that shape; images can be brought to it by --mixed and --size"
         )
     return loaded
 
