@@ -592,7 +592,7 @@ CASES = [
 ]
 
 
-FLAGS = {"centre", "stratified", "shared_channels", "whole_frames", "per_image"}
+FLAGS = {"centre", "clip", "stratified", "shared_channels", "whole_frames", "per_image"}
 PUBLIC = [
     *((name, getattr(F, name)) for name in F.__all__),
     *((name, getattr(dcs.masking, name)) for name in dcs.masking.__all__),

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from dcs import demo, evaluation, masking, models, objectives
 from dcs import functional as F
 from dcs.data import CATALOGUE
+from dcs.experiments.readings import SWITCHES
 from dcs.training import TrainingConfig
 from tests.helpers import ROOT
 from tests.official_files import some_images, write_idx
@@ -96,6 +97,12 @@ def test_the_data_page_has_a_line_for_each_data_set():
             entry.note,
         )
         assert f"| `{entry.name}` | " + " | ".join(cells) + " |" in page
+
+
+def test_the_page_on_experiments_lists_the_readings():
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    rows = [f"| `{name}` | {switch.summary} | {switch.text} |" for name, switch in SWITCHES.items()]
+    assert "\n".join(rows) in page
 
 
 def test_the_training_page_lists_all_settings():

@@ -38,7 +38,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 _READING: dict[str, Any] = {
     "noise": Annotated[
         str | None,
-        typer.Option(help="Noise to add, e.g. gaussian:0.5, poisson, salt_and_pepper, speckle, correlated."),
+        typer.Option(
+            help="Noise to add, e.g. gaussian:0.5, poisson, salt_and_pepper, speckle, correlated; "
+            "gaussian:0.5:clip clips noisy values to 0 ... 1."
+        ),
     ],
     "data_seed": Annotated[int | None, typer.Option(min=0, help="Random seed of --noise.  [default: 0]")],
     "root": Root,

@@ -37,6 +37,13 @@ def reproduce(
     variant: Annotated[
         str, typer.Option(help="Variants of methods that mask: default, paper, or default,paper.")
     ] = "default",
+    reading: Annotated[
+        str,
+        typer.Option(
+            help="Readings of the paper where its text is open, for expt0 and expt1: plain, or clip, fresh, "
+            "sgd, centre, whole and soft joined by +, e.g. plain,clip+centre."
+        ),
+    ] = "plain",
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +114,7 @@ def reproduce(
         epochs=epochs,
         train_size=train_size,
         precision=str(precision),
+        readings=words(reading) or ("plain",),
     )
     share = experiments.parse_shard(shard)
     mine = experiments.share_of(wanted, share)
@@ -193,7 +201,8 @@ class TrialProgress(Progress):
         noise = f" with noise {trial.noise:g}" if trial.noise else ""
         fold = f" fold {trial.fold}" if trial.fold else ""
         weight = f" λ = {trial.weight:g} {trial.how}" if trial.weight else ""
-        method = f"{trial.method}{weight} ({trial.variant})"
+        reading = f", {trial.reading}" if trial.reading else ""
+        method = f"{trial.method}{weight} ({trial.variant}{reading})"
         where = f"{trial.dataset}{noise}{fold}, {method}, {trial.protocol}, trial {trial.trial}"
         self.print(f"{self.ended_trials} of {self.count}: {where}: {outcome}")
 

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from dcs._checks import check_bool, check_integer, check_number
+from dcs._checks import check_bool, check_integer
 from dcs._naming import argument
 from dcs.data._arranged import from_axes
 from dcs.data._arrays import as_array, from_array, open_npy, open_npz, scale_of
@@ -22,17 +22,16 @@ from dcs.data._folders import read_folder, read_paths
 from dcs.data._images import IMAGE_SUFFIXES
 from dcs.data._items import from_torch
 from dcs.data._locate import Found, obtain
+from dcs.data._noisy import Law, Noise, freshened, with_noise
 from dcs.data._recordings import AUDIO_SUFFIXES
 from dcs.data._stores import HDF5_SUFFIXES, ZARR_SUFFIX, is_store, open_stored
 from dcs.data._tables import Table, from_frame, number_labels, read_csv, read_parquet
 from dcs.data.windows import CentralWindows, ListItems, default_window
-from dcs.noise import IsotropicNoise, add
 
 if TYPE_CHECKING:
     from dcs.data._reading import Reading
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Noise = str | tuple[str | IsotropicNoise, float]
 
 
 def load(
@@ -64,7 +63,8 @@ def load(
             default DCS_DATA, the user's cache, ./data and /usr/share/datasets are searched.
         download: Whether to download what is not on disk.
         noise: Noise to add, once, to both splits, e.g. ("gaussian", 0.5) or "gaussian:0.5", see
-            `dcs.noise.add`. The data without it is kept in `clean`.
+            `dcs.noise.add`. The data without it is kept in `clean`. "gaussian:0.5:clip" clips noisy values to
+            [0, 1]; with "gaussian:0.5:fresh" training draws the noise anew in each epoch.
         seed: Random seed of the noise.
         resident: Whether to hold the data in memory (True) or to read it from disk batch by batch (False). By
             default it is held in memory up to a quarter of the machine's. A `torch.utils.data.Dataset` is
@@ -111,7 +111,7 @@ def load(
     check_integer("seed", seed, at_least=0)
     check_bool("download", download)
     check_bool("resident", resident, optional=True)
-    law = None if noise is None else _check_noise(noise)
+    law = None if noise is None else Law.of(noise)
     known = isinstance(name, str) and name in CATALOGUE
     used = ("root", "fold" if CATALOGUE[str(name)].folds else "") if known else _options_of(name)
     for option in [*reading.given(), *(["root"] if root is not None else [])]:
@@ -121,7 +121,10 @@ def load(
         data = _known(CATALOGUE[str(name)], obtain(CATALOGUE[str(name)], root, download), reading, resident)
     else:
         data = _own(name, reading, resident)
-    return data if law is None else _with_noise(data, *law, seed)
+    if law is None:
+        return data
+    data = with_noise(data, law, seed)
+    return replace(data, train=freshened(data.train, law)) if law.fresh else data
 
 
 def _known(entry: Entry, found: Found, reading: "Reading", resident: bool | None) -> Dataset:
@@ -292,36 +295,6 @@ def _from_npz(path: Path, resident: bool | None, label: str | int | bool | None)
             start += len(y)
         made[split] = Split(from_array(x, f"{path} (the {split} data)", resident), labels)
     return Dataset(str(path), made["train"], made.get("test"), classes, location=path)
-
-
-def _check_noise(noise: Noise) -> tuple[str | IsotropicNoise, float]:
-    """Check the noise before anything is read or downloaded."""
-    if isinstance(noise, tuple) and len(noise) == 2 and isinstance(noise[0], IsotropicNoise):
-        check_number("strength of noise", noise[1], at_least=0)
-        return noise[0], noise[1]
-    from dcs.data._reading import NoiseSpec
-
-    spec = NoiseSpec.of(noise)  # type: ignore[arg-type]
-    return spec.kind, spec.strength
-
-
-def _with_noise(data: Dataset, kind: str | IsotropicNoise, strength: float, seed: int) -> Dataset:
-    def noisy(split: Split, number: int) -> Split:
-        own_seed = int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
-        if isinstance(split.x, CentralWindows) and isinstance(split.items, ListItems):
-            each = enumerate(split.items.tensors)
-            tensors = [add(one[None], kind, strength, own_seed + row)[0] for row, one in each]
-            items = ListItems(tensors, split.items.ndim)
-            return replace(split, x=CentralWindows(items, split.x.window), items=items)
-        if not isinstance(split.x, Tensor):
-            raise DataError(
-                f"noise is added in memory, but {data.name} is read from disk batch by batch: pass "
-                f"resident=True if it fits, or add the noise to the files"
-            )
-        return replace(split, x=add(split.x, kind, strength, own_seed), clean=split.x)
-
-    test = None if data.test is None else noisy(data.test, 1)
-    return replace(data, train=noisy(data.train, 0), test=test)
 
 
 def _options_of(source: object) -> tuple[str, ...]:

@@ -62,35 +62,33 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class NoiseSpec(Options):
-    """Kind and strength of added noise; its text and JSON form is KIND:STRENGTH.
+    """Added noise; its text and JSON form is KIND:STRENGTH, with :clip and :fresh where they are True.
 
     Args:
         kind: Kind of noise, see `dcs.noise.add`.
         strength: Strength of the noise.
+        clip: Whether noisy values are clipped to [0, 1].
+        fresh: Whether the noise of training samples is drawn anew in each epoch, not once.
 
     Example:
-        >>> str(NoiseSpec.of(("gaussian", 0.5)))
-        'gaussian:0.5'
+        >>> str(NoiseSpec.of(("gaussian", 0.5))), NoiseSpec.of("gaussian:0.5:clip").clip
+        ('gaussian:0.5', True)
     """
 
     kind: str
     strength: float
+    clip: bool = False
+    fresh: bool = False
 
     @classmethod
     def of(cls, noise: "str | tuple[str, float] | NoiseSpec") -> Self:
         """Parse "gaussian:0.5" or ("gaussian", 0.5)."""
-        if isinstance(noise, cls):
-            return noise
-        kind, strength = _split_noise(noise)
-        return cls(kind=kind, strength=strength)
+        return noise if isinstance(noise, cls) else cls(**_split_noise(noise))
 
     @model_validator(mode="before")
     @classmethod
     def _parse(cls, value: object) -> object:
-        if isinstance(value, NoiseSpec | dict):
-            return value
-        kind, strength = _split_noise(value)
-        return {"kind": kind, "strength": strength}
+        return value if isinstance(value, NoiseSpec | dict) else _split_noise(value)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -103,17 +101,26 @@ class NoiseSpec(Options):
 
     def __str__(self) -> str:
         short = f"{self.strength:g}"
-        return f"{self.kind}:{short if float(short) == self.strength else repr(self.strength)}"
+        strength = short if float(short) == self.strength else repr(self.strength)
+        switches = [name for name in _SWITCHES if getattr(self, name)]
+        return ":".join([self.kind, strength, *switches])
 
 
-def _split_noise(noise: object) -> tuple[Any, float]:
-    """Return the kind and the strength of noise given as text or as a pair."""
+_SWITCHES = ("clip", "fresh")
+
+
+def _split_noise(noise: object) -> dict[str, Any]:
+    """Return the fields of noise given as text or as a pair."""
     parts = noise.split(":") if isinstance(noise, str) else noise
-    if isinstance(parts, tuple | list) and len(parts) == 2:
-        with contextlib.suppress(TypeError, ValueError):
-            if not isinstance(parts[1], bool):
-                return parts[0], float(parts[1])
-    raise ValueError(f"noise must be KIND:STRENGTH, e.g. gaussian:0.5, got {noise!r:.60}")
+    if isinstance(parts, tuple | list) and len(parts) >= 2:
+        kind, strength, *switches = parts
+        if set(switches) <= set(_SWITCHES):
+            with contextlib.suppress(TypeError, ValueError):
+                if not isinstance(strength, bool):
+                    return {"kind": kind, "strength": float(strength), **dict.fromkeys(switches, True)}
+    raise ValueError(
+        f"noise must be KIND:STRENGTH, e.g. gaussian:0.5, got {noise!r:.60}; :clip and :fresh may follow it"
+    )
 
 
 def check_noise(kind: object, strength: float) -> None:

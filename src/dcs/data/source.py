@@ -12,6 +12,7 @@ from torch import Tensor
 from dcs.data._catalogue import CATALOGUE
 from dcs.data._dataset import DataError, Dataset, Split
 from dcs.data._load import load
+from dcs.data._noisy import freshened
 from dcs.data._reading import Integer, NoiseSpec, Reading, parse_label
 from dcs.data._recordings import AUDIO_SUFFIXES
 
@@ -22,7 +23,7 @@ class Source(Reading):
     Args:
         data: Name of a known data set, or a path.
         root: Folder in which root/NAME holds the files of a known data set.
-        noise: Noise to add to both splits, e.g. "gaussian:0.5".
+        noise: Noise to add to both splits, e.g. "gaussian:0.5", see `dcs.data.load`.
         seed: Random seed of the noise.
         part: `train` to learn from the training split, or `all` to learn from both splits joined, which are
             the test split too.
@@ -107,7 +108,7 @@ class Source(Reading):
         plain = self.noise is None and self.part == "train" and self.prepare is None
         if resident is None and plain and not whole:
             resident = False  # only the subset is read
-        noise = None if self.noise is None else (self.noise.kind, self.noise.strength)
+        noise = None if self.noise is None else str(self.noise.model_copy(update={"fresh": False}))
         options = {name: getattr(self, name) for name in Reading.model_fields}
         data = load(self.data, self.root, download, noise=noise, seed=self.seed, resident=resident, **options)
         if self.part == "all":
@@ -118,7 +119,11 @@ class Source(Reading):
             train, test = (None if part is None else _map(part, prepare) for part in (data.train, data.test))
             assert train is not None  # noqa: S101
             data = replace(data, train=train, test=train if data.test is data.train else test)
-        return data if self.subset is None else replace(data, train=data.train.subset(self.subset))
+        if self.subset is not None:
+            data = replace(data, train=data.train.subset(self.subset))
+        if self.noise is None or not self.noise.fresh:
+            return data
+        return replace(data, train=freshened(data.train, self.noise))
 
     def as_options(self) -> list[str]:
         """Return the command-line options that repeat the reading, without those left at their defaults."""

@@ -41,6 +41,12 @@ class Trial(NamedTuple):
     weight: float = 0.0  # λ of a regulariser
     how: str = HOWS[0]  # pass of a regulariser through the backbone: its own (separate) or not (shared)
     scale: str = "paper"  # size of network and heads: the paper's, or that of a smaller preset
+    reading: str = ""  # switches for what the paper leaves open, e.g. clip+centre; see readings.py
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """Switches of the reading."""
+        return tuple(self.reading.split("+")) if self.reading else ()
 
     @property
     def seed(self) -> int:
@@ -64,6 +70,7 @@ class Trial(NamedTuple):
             f"-lambda{self.weight:.15g}": self.weight,
             f"-{self.how}": self.how != HOWS[0],
             f"-{self.scale}": self.scale != "paper",
+            f"-{self.reading}": self.reading,
         }
         size += "".join(text for text, there in further.items() if there)
         return f"{self.dataset}{noise}-{method}-{size}-{self.trial}"
@@ -96,7 +103,7 @@ class Experiment:
         baselines: Methods without training: from a trial and what a network would see of the training
             samples to a function that returns features.
         batch_size: Samples per step, by which a preset counts epochs.
-        head: Classifier of the linear protocol.
+        head: Classifier of the linear protocol, as options of `dcs.evaluation.linear`.
         neighbours: Whether the accuracy of nearest neighbours is measured, too.
         prepare: Preparation of samples, see `dcs.data.Source`.
         resident: Whether the data is held in memory, see `dcs.data.load`.
@@ -106,6 +113,7 @@ class Experiment:
         folds: Test folds.
         protocols: Protocols that score a trial.
         weights: λ of the paper by data set, if there is a regulariser.
+        has_readings: Whether the switches of readings.py apply.
     """
 
     title: str
@@ -118,7 +126,7 @@ class Experiment:
     parts: Callable[[Trial, Dataset, TrainingConfig], Parts] = lambda *_: Parts()
     baselines: Mapping[str, Callable[[Trial, Tensor | Samples], Encode]] = field(default_factory=dict)
     batch_size: int = 256
-    head: Callable[[Trial], str] = lambda _: "lbfgs"
+    head: Callable[[Trial], dict[str, Any]] = lambda _: {"head": "lbfgs"}
     neighbours: bool = False
     prepare: Callable[[Trial], Literal["flat", "rgb"] | None] = lambda _: None
     resident: bool | None = None
@@ -128,6 +136,7 @@ class Experiment:
     folds: tuple[int, ...] = (0,)
     protocols: tuple[str, ...] = PROTOCOLS
     weights: Mapping[str, float] = field(default_factory=dict)
+    has_readings: bool = False
 
     @property
     def rows(self) -> tuple[str, ...]:

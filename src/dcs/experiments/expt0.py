@@ -1,5 +1,6 @@
 """Expt0: autoencoders on MNIST with Gaussian noise; Expt1 trains the same on other data."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from sklearn.decomposition import PCA
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from dcs import data, objectives
 from dcs.experiments.experiment import UNTRAINED, Encode, Experiment, Preset, Trial
+from dcs.experiments.readings import SOFT_ETA
 from dcs.runs import Parts
 from dcs.training import CUSTOM, TrainingConfig
 
@@ -28,17 +30,34 @@ def settings(trial: Trial) -> dict[str, Any]:
         "n_components": data.CATALOGUE[trial.dataset].classes,
     }
     if trial.method == "dcs" and paper:
-        chosen["objective_options"] = {"variant": "paper"}
+        soft = {"method": "asymptotic", "power": 1.0, "eta": SOFT_ETA}
+        chosen["objective_options"] = soft if "soft" in trial.switches else {"variant": "paper"}
+        if "whole" in trial.switches:
+            chosen["objective_options"]["whole_snr"] = True
     if trial.method == "n2v" or (trial.method == "dcs" and paper):  # otherwise dcs chooses its views
-        chosen["masking"] = {"rho": 0.1, "min_masked": 0} if paper else {"rho": 0.3}
+        chosen["masking"] = _masks(trial) if paper else {"rho": 0.3}
     return chosen
+
+
+def _masks(trial: Trial) -> dict[str, Any]:
+    """Return the options of the paper's masks."""
+    options: dict[str, Any] = {"rho": 0.1, "min_masked": 0}
+    return {**options, "centre": True} if "centre" in trial.switches else options
+
+
+def head(trial: Trial) -> dict[str, Any]:
+    """Return the classifier of the linear protocol."""
+    # SimSiam's rate, 30, is for features that are far smaller.
+    return {"head": "sgd", "learning_rate": 0.1} if "sgd" in trial.switches else {"head": "lbfgs"}
 
 
 def parts(trial: Trial, found: data.Dataset, _: TrainingConfig) -> Parts:
     """Return the oracle, which sees the views of dcs in the same variant, with the clean samples."""
     if trial.method != "oracle":
         return Parts()
-    views = objectives.DenoisingCosine(variant=trial.variant).views_for(found.shape)
+    views: Any = objectives.DenoisingCosine(variant=trial.variant).views_for(found.shape)
+    if "centre" in trial.switches:
+        views = replace(views, centre=True)
     return Parts(objective=objectives.CosineOracle(views), pair=found.train.clean)
 
 
@@ -63,6 +82,8 @@ SHARED: dict[str, Any] = {
     "parts": parts,
     "baselines": {"pca": pca},
     "prepare": prepare,
+    "head": head,
+    "has_readings": True,
     "resident": True,
     "stand_ins": tuple(data.CATALOGUE),
 }

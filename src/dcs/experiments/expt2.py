@@ -155,7 +155,7 @@ EXPT2 = Experiment(
     settings=settings,
     parts=parts,
     # SimSiam's classifier, SGD with rate 30, needs much data: with little it ends far from the best.
-    head=lambda trial: "sgd" if trial.scale == "paper" else "lbfgs",
+    head=lambda trial: {"head": "sgd" if trial.scale == "paper" else "lbfgs"},
     neighbours=True,
     prepare=lambda trial: "rgb" if trial.dataset == "digits" else None,
     further=FURTHER,

@@ -12,6 +12,7 @@ from dcs.experiments.expt0 import EXPT0
 from dcs.experiments.expt1 import EXPT1
 from dcs.experiments.expt2 import EXPT2
 from dcs.experiments.expt3 import EXPT3
+from dcs.experiments.readings import applied, parse_reading
 
 EXPERIMENTS: dict[str, Experiment] = {"expt0": EXPT0, "expt1": EXPT1, "expt2": EXPT2, "expt3": EXPT3}
 PRESETS = ("paper", "quick", "smoke")
@@ -41,6 +42,7 @@ def plan(
     epochs: int | None = None,
     train_size: int | None = None,
     precision: str = "no",
+    readings: Sequence[str] = ("plain",),
 ) -> list[Trial]:
     """List the trials of an experiment; the first seed of all methods comes first.
 
@@ -61,6 +63,7 @@ def plan(
         epochs: Number of epochs.
         train_size: Maximum number of training samples.
         precision: `no`, or `bf16` for mixed precision, which is faster on some processors.
+        readings: Readings of the paper, for Expt0 and Expt1: `plain`, or names in `SWITCHES` joined by +.
     """
     check_choice("experiment", experiment, EXPERIMENTS)
     check_choice("preset", preset, PRESETS)
@@ -70,6 +73,9 @@ def plan(
     for name, value in (("trials", trials), ("epochs", epochs), ("train_size", train_size)):
         if value is not None:
             check_integer(name, value, at_least=1)
+    switches = [parse_reading(reading) for reading in readings]
+    if any(switches) and not described.has_readings:
+        raise ValueError(f"readings are for expt0 and expt1: {experiment} has none")
     _check_own(experiment, {"noises": noises, "folds": folds, "lambdas": lambdas, "hows": hows})
     variable = [*described.methods, *described.further]
     if lambdas is not None:
@@ -102,7 +108,9 @@ def plan(
             options = product(masks, HOWS[:1], (0.0,))
             if described.regularises(method):
                 options = product(masks, hows, map(float, lambdas or (described.weights[dataset],)))
-            planned += [trial._replace(variant=v, how=how, weight=weight) for v, how, weight in options]
+            for (v, how, weight), reading in product(options, switches):
+                text = applied(reading, method, v)
+                planned.append(trial._replace(variant=v, how=how, weight=weight, reading=text))
     return list(dict.fromkeys(planned))
 
 

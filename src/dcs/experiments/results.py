@@ -11,6 +11,7 @@ from dcs._checks import check_choice
 from dcs._registry import explain
 from dcs.experiments.experiment import BOTH, HOWS, VARIANTS, Trial
 from dcs.experiments.plan import EXPERIMENTS
+from dcs.experiments.readings import parse_reading
 from dcs.training import RunError
 from dcs.training.checkpoint import whole_lines
 
@@ -40,6 +41,7 @@ class ResultLine(BaseModel):
     weight: Number = 0.0
     how: str = HOWS[0]
     scale: str = "paper"
+    reading: str = ""
     score: Number
     metrics: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -72,6 +74,8 @@ class ResultLine(BaseModel):
         check_choice("protocol", self.protocol, described.protocols)
         check_choice("variant", self.variant, (*VARIANTS, BOTH))
         check_choice("how", self.how, HOWS)
+        if self.reading != "+".join(parse_reading(self.reading)):
+            raise ValueError(f"reading must be names joined by + in their usual order, got {self.reading!r}")
         return self
 
 

@@ -14,6 +14,7 @@ from scipy.stats import ttest_ind_from_stats
 from dcs.experiments.experiment import BOTH, FOLDS, HOWS, PROTOCOLS, VARIANTS
 from dcs.experiments.plan import EXPERIMENTS
 from dcs.experiments.published import ESC50_BASELINES, HOURS, Score, published
+from dcs.experiments.readings import OF_COLUMNS, parse_reading
 from dcs.experiments.results import ResultLine
 from dcs.training import read_config
 from dcs.training.checkpoint import write_atomically
@@ -22,7 +23,7 @@ TITLES = {"linear": "Linear evaluation", "clustering": "Clustering"}
 _SWEEP = "Linear evaluation with different λ"
 _ALL = "all"  # five folds
 _LATEX = str.maketrans({"λ": r"$\lambda$", "σ": r"$\sigma$", "±": r"$\pm$"})
-_Row = tuple[str, str, str, float | None]  # method, variant, how, and λ where it is compared
+_Row = tuple[str, str, str, float | None, str]  # method, variant, how, λ where it is compared, reading
 
 
 class _Entry(NamedTuple):
@@ -44,6 +45,7 @@ class Column(NamedTuple):
     train_size: int
     epochs: int
     precision: str
+    reading: str  # its switches that all methods share
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Cell:
     weight: float | None = None  # λ, where it is compared
     step_seconds: float | None = None
     mixed: bool = False  # whether settings or versions differ between the scores
+    reading: str = ""  # its switches that the method alone has
 
     @property
     def mean(self) -> float:
@@ -81,6 +84,7 @@ class Cell:
         marks = [self.variant] if self.variant != BOTH else []
         marks += [self.how] if self.how != HOWS[0] else []
         marks += [f"λ = {self.weight:g}"] if self.weight is not None else []
+        marks += [self.reading] if self.reading else []
         return f"{self.method} ({', '.join(marks)})" if marks else self.method
 
 
@@ -100,7 +104,7 @@ class Table:
 
         def place(cell: Cell) -> tuple[float, ...]:
             order = methods.index(cell.method), variants.index(cell.variant), HOWS.index(cell.how)
-            return *order, cell.weight or 0
+            return *order, cell.weight or 0, len(cell.reading)
 
         cells = {cell.row: cell for column in self.columns.values() for cell in column.values()}
         return sorted(cells, key=lambda row: place(cells[row]))
@@ -121,9 +125,11 @@ class Table:
 
 
 def _heading(column: Column) -> str:
+    words = [column.dataset]
     if column.fold:
-        return f"{column.dataset}, {'all five folds' if column.fold == _ALL else f'fold {column.fold}'}"
-    return f"{column.dataset}, σ = {column.noise:g}" if column.noise else column.dataset
+        words.append("all five folds" if column.fold == _ALL else f"fold {column.fold}")
+    words += [f"σ = {column.noise:g}"] if column.noise else []
+    return ", ".join([*words, *([column.reading] if column.reading else [])])
 
 
 def _amount(column: Column, others: Sequence[Column]) -> list[str]:
@@ -180,9 +186,14 @@ def _columns(entries: list[_Entry], experiment: str, *, sweep: bool) -> dict[Col
     # What needs no training comes last, as it stands next to trainings of any length.
     for entry in sorted(entries, key=lambda entry: entry.line.epochs == 0):
         line = entry.line
-        key = Column(**{**{name: getattr(line, name) for name in Column._fields}, "fold": entry.fold})
+        switches = parse_reading(line.reading)
+        shared, own = (
+            [name for name in switches if (name in OF_COLUMNS) is there] for there in (True, False)
+        )
+        further = {"fold": entry.fold, "reading": "+".join(shared)}
+        key = Column(**{**{name: getattr(line, name) for name in Column._fields}, **further})
         beside = [c for c in columns if not line.epochs and c._replace(epochs=0, precision="no") == key]
-        row = line.method, line.variant, line.how, line.weight if sweep else None
+        row = line.method, line.variant, line.how, line.weight if sweep else None, "+".join(own)
         for column in beside or [key]:
             columns.setdefault(column, {}).setdefault(row, []).append(entry)
     described = EXPERIMENTS[experiment]
@@ -199,7 +210,7 @@ def _columns(entries: list[_Entry], experiment: str, *, sweep: bool) -> dict[Col
 
 
 def _cell(column: Column, row: _Row, entries: list[_Entry]) -> Cell:
-    (method, variant, how, weight), first = row, entries[0].line
+    (method, variant, how, weight, reading), first = row, entries[0].line
     theirs = published(first.experiment, column.dataset, column.noise, method, first.protocol, weight=weight)
     metrics = [entry.line.metrics for entry in entries]
     times = [measured["step_seconds"] for measured in metrics if "step_seconds" in measured]
@@ -212,6 +223,7 @@ def _cell(column: Column, row: _Row, entries: list[_Entry]) -> Cell:
         weight=weight,
         step_seconds=statistics.median(times) if times else None,
         mixed=len(frozenset().union(*(entry.settings for entry in entries))) > 1,
+        reading=reading,
     )
 
 
@@ -301,7 +313,9 @@ def as_csv(found: Iterable[Table]) -> str:
     """Return all tables as CSV, one line per cell."""
     text = io.StringIO()
     names = "experiment protocol dataset noise fold train_size epochs precision scale method variant how "
-    names += "weight mean deviation trials rank welch_p published_mean published_deviation step_seconds"
+    names += (
+        "reading weight mean deviation trials rank welch_p published_mean published_deviation step_seconds"
+    )
     writer = csv.DictWriter(text, names.split(), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for table in found:
@@ -315,6 +329,7 @@ def as_csv(found: Iterable[Table]) -> str:
                     "welch_p": against_best(cell, cells.values()),
                     "published_mean": theirs[0],
                     "published_deviation": theirs[1],
+                    "reading": "+".join(filter(None, (column.reading, cell.reading))),
                 }
                 writer.writerow({**vars(table), **column._asdict(), **vars(cell), **computed})
     return text.getvalue()

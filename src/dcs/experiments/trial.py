@@ -55,10 +55,14 @@ def run_trial(trial: Trial, out: Path, root: str | None = None, threads: int | N
 def make_source(trial: Trial, root: str | None = None) -> data.Source:
     """Return the source of a trial's data; the noise and the subset are the same in all trials."""
     whole = trial.train_size >= available_samples(trial.dataset, trial.protocol)
+    noise = None
+    if trial.noise:
+        switches = {name: name in trial.switches for name in ("clip", "fresh")}
+        noise = data.NoiseSpec(kind="gaussian", strength=trial.noise, **switches)
     return data.Source.of(
         trial.dataset,
         root=root,
-        noise=("gaussian", trial.noise) if trial.noise else None,
+        noise=noise,
         part=trial.part,
         fold=trial.fold or None,
         subset=None if whole else trial.train_size,
@@ -129,7 +133,7 @@ def _score(
     held_out = encode(test), found.test.y
     if experiment.neighbours:
         metrics["knn"] = evaluation.knn(train, held_out).score
-    result = evaluation.linear(train, held_out, head=experiment.head(trial), seed=trial.seed)
+    result = evaluation.linear(train, held_out, **experiment.head(trial), seed=trial.seed)
     return used, metrics, result
 
 

@@ -40,7 +40,8 @@ class ResidualUNet(nn.Module):
             or (c, d, h, w). Only the number of channels matters.
         n_components: Number of features, the channels of the innermost map.
         width: Channels of the outermost maps; doubled at each further scale.
-        depth: Number of times that the sides are halved; by default 3, less for small samples.
+        depth: Number of times that the sides are halved; by default 3, or 2 for volumes, whose tiles overlap
+            along three axes; less for small samples.
         ndim: Number of axes of space or time: 1, 2 or 3.
 
     Attributes:
@@ -68,7 +69,7 @@ class ResidualUNet(nn.Module):
         check_integer("width", width, at_least=1)
         check_integer("ndim", ndim, at_least=1, at_most=3)
         channels, *size = with_channels(shape, ndim)
-        depth = min(3, deepest(size)) if depth is None else depth
+        depth = min(2 if ndim == 3 else 3, deepest(size)) if depth is None else depth
         check_integer("depth", depth, at_least=1, at_most=8)
         self.ndim, self.channels, self.channel_axis = ndim, channels, len(shape) > ndim
         self.stride = 2**depth

@@ -7,17 +7,25 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from dcs._checks import check_choice, check_finite, check_integer, check_number, read_batch
+from dcs._checks import check_bool, check_choice, check_finite, check_integer, check_number, read_batch
 from dcs.noise.isotropic import IsotropicNoise
 
 Array = TypeVar("Array", Tensor, "np.ndarray[tuple[int, ...], np.dtype[np.floating]]")
 KINDS = ("gaussian", "poisson", "salt_and_pepper", "speckle", "correlated")
 
 
-def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, length: float = 2.0) -> Array:
+def add(
+    x: Array,
+    kind: str | IsotropicNoise,
+    sigma: float,
+    seed: int = 0,
+    *,
+    length: float = 2.0,
+    clip: bool = False,
+) -> Array:
     """Return a noisy copy of clean data; the same seed gives the same noise on every device.
 
-    The noise is drawn once and not clipped. Kinds, with the meaning of σ and the assumption that is violated:
+    Kinds, with the meaning of σ and the assumption that is violated:
 
     - `gaussian`: x + N(0, σ²), as in Expt0; satisfies (A2).
     - an `IsotropicNoise`: x + σ·ε with ε drawn for each sample; satisfies (A2).
@@ -34,6 +42,8 @@ def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, le
         sigma: Strength of the noise.
         seed: Random seed of the noise.
         length: Standard deviation of the smoothing kernel for `correlated`, in entries.
+        clip: Whether to clip noisy values to [0, 1], as files of images do; the noise then no longer has mean
+            0 near both ends.
 
     Returns:
         A new array of the type, shape and precision of `x`.
@@ -46,10 +56,12 @@ def add(x: Array, kind: str | IsotropicNoise, sigma: float, seed: int = 0, *, le
     check_number("sigma", sigma, at_least=0, at_most=1e30)
     check_integer("seed", seed, at_least=0)
     check_number("length", length, at_least=0.01, at_most=1e6)
+    check_bool("clip", clip)
     check_finite(clean.sum(dtype=torch.float64), x=clean)
     noisy = _add(clean, kind, sigma, torch.Generator().manual_seed(int(seed)), length)
     if not bool(noisy.isfinite().all()):
         raise ValueError(f"sigma is {sigma:g}, too much for {clean.dtype}: some noisy entries overflow")
+    noisy = noisy.clamp(0, 1) if clip else noisy
     return noisy.numpy() if isinstance(x, np.ndarray) else noisy
 
 

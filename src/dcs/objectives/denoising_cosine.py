@@ -40,6 +40,8 @@ class DenoisingCosine(MaskedObjective):
         eta: Offset of Remark 3's soft weight, which replaces a floored k.
         variant: `default`, or `paper` for the literal Algorithm 1, which ignores `method`, `floor`,
             `power`, `noise` and `eta`.
+        whole_snr: Whether ĉ is estimated from all entries, as Section 3.3 is written, and not from the masked
+            ones (Remark 3). It is then larger, as most entries of the two views are equal.
         centre: Whether to compare samples without their mean: a cosine sees little but the brightness of a
             bright picture otherwise.
         length: Weight of `dcs.functional.length_loss`, which teaches the length of predictions, too; with 0
@@ -65,13 +67,15 @@ class DenoisingCosine(MaskedObjective):
         samples: int = 100,
         eta: float | None = None,
         variant: str = "default",
+        whole_snr: bool = False,
         centre: bool = False,
         length: float = 0.0,
     ) -> None:
         super().__init__(AutomaticViews() if masker is None and variant != "paper" else masker)
+        check_bool("whole_snr", whole_snr)
         check_bool("centre", centre)
         check_number("length", length, at_least=0)
-        self.variant, self.centre, self.length = variant, centre, length
+        self.variant, self.whole_snr, self.centre, self.length = variant, whole_snr, centre, length
         self.scale_free = not length
         self.weighting: dict[str, Any] = {
             "method": method,
@@ -105,7 +109,7 @@ class DenoisingCosine(MaskedObjective):
             view.target,
             view.seen,
             view.mask,
-            snr=view.snr,
+            snr=self._snr(view, batch.valid) if self.whole_snr else view.snr,
             valid=batch.valid,
             generator=batch.generator,
             **self.weighting,
@@ -113,6 +117,12 @@ class DenoisingCosine(MaskedObjective):
         if not self.length:
             return loss
         return loss + self.length * F.length_loss(prediction, view.target, view.mask, valid=batch.valid)
+
+    def _snr(self, view: View, valid: Tensor | None) -> Tensor:
+        """Return the SNR of a view: its own, or an estimate from the entries that the objective looks at."""
+        if view.snr is not None:
+            return view.snr
+        return F.snr(view.target, view.seen, None if self.whole_snr else view.mask, valid=valid)
 
     def _centred(self, batch: Batch) -> tuple[Batch, Tensor | None]:
         """Return a batch without the mean of each sample, and the means; as it is if it is not centred."""
@@ -140,10 +150,11 @@ class DenoisingCosine(MaskedObjective):
         Where no floor is used (`eta`, or the variant `paper`), none is.
         """
         batch, _ = self._centred(Batch(x, generator, pair, valid))
-        seen, target, b, snr = self.view(batch)
-        snr = F.snr(target, seen, b, valid=valid) if snr is None else snr
+        view = self.view(batch)
+        snr = self._snr(view, valid)
         inside = None if valid is None else valid.expand(x.shape)
-        entries, dim = (count_entries(compared_entries(part, inside, x), x.flatten(1)) for part in (None, b))
+        parts = (compared_entries(part, inside, x) for part in (None, view.mask))
+        entries, dim = (count_entries(part, x.flatten(1)) for part in parts)
         settings = {name: self.weighting[name] for name in ("method", "noise", "samples")}
         if self.variant == "paper":
             settings |= {"method": "monte_carlo", "noise": "gaussian"}

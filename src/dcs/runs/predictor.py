@@ -44,7 +44,7 @@ _OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
 # drawn the very noise that a split draws.
 _SCORE_SEED = 0x5C07E_DA7A
 _WINDOW_ENTRIES = 2**17  # encoded at once
-_TILES = {1: (2**17,), 2: (1536, 1536), 3: (32, 192, 192)}  # for networks that take samples of any size
+_TILES = {1: (2**17,), 2: (1536, 1536), 3: (48, 192, 192)}  # for networks that take samples of any size
 _DRAWS = 4
 
 
