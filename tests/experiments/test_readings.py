@@ -129,3 +129,18 @@ def test_the_command_plans_readings(tmp_path):
     wrong = inside("reproduce", "expt0", "--reading", "klip", "--out", tmp_path)
     assert wrong.returncode == 1
     assert "did you mean" in wrong.stderr or "must be one of clip" in wrong.stderr
+
+
+@pytest.mark.filterwarnings("ignore::dcs.training.TrainingWarning")
+def test_a_trial_has_a_learning_curve_and_is_not_changed_by_it(tmp_path, monkeypatch):
+    (trial,) = planned("mse", "plain")
+    trial = trial._replace(epochs=6)  # of two steps each
+    without = experiments.run_trial(trial, tmp_path / "without")
+    monkeypatch.setattr("dcs.experiments.curve.FIRST", 2)
+    line = experiments.run_trial(trial, tmp_path / "with")
+    assert list(line["metrics"]["curve"]) == ["2", "4", "8"]
+    assert line["score"] == without["score"]
+    assert "curve" not in without["metrics"]
+    shorter = experiments.run_trial(trial._replace(epochs=4), tmp_path / "shorter")
+    assert shorter["score"] == line["metrics"]["curve"]["8"]
+    assert experiments.key_of(line) == trial

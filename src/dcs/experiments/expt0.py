@@ -7,6 +7,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from dcs import data, objectives
+from dcs.experiments.curve import Curve
 from dcs.experiments.experiment import UNTRAINED, Encode, Experiment, Preset, Trial
 from dcs.experiments.readings import SOFT_ETA
 from dcs.runs import Parts
@@ -51,14 +52,15 @@ def head(trial: Trial) -> dict[str, Any]:
     return {"head": "sgd", "learning_rate": 0.1} if "sgd" in trial.switches else {"head": "lbfgs"}
 
 
-def parts(trial: Trial, found: data.Dataset, _: TrainingConfig) -> Parts:
-    """Return the oracle, which sees the views of dcs in the same variant, with the clean samples."""
+def parts(trial: Trial, found: data.Dataset, config: TrainingConfig) -> Parts:
+    """Return a learning curve, and the oracle, which sees the views of dcs in the same variant."""
+    monitor = Curve(found, config, head(trial)) if trial.protocol == "linear" else None
     if trial.method != "oracle":
-        return Parts()
+        return Parts(monitor=monitor)
     views: Any = objectives.DenoisingCosine(variant=trial.variant).views_for(found.shape)
     if "centre" in trial.switches:
         views = replace(views, centre=True)
-    return Parts(objective=objectives.CosineOracle(views), pair=found.train.clean)
+    return Parts(objective=objectives.CosineOracle(views), pair=found.train.clean, monitor=monitor)
 
 
 def pca(trial: Trial, x: Tensor | data.Samples) -> Encode:

@@ -12,6 +12,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from dcs import data, evaluation
+from dcs.experiments.curve import curve_of, steps_per_epoch
 from dcs.experiments.experiment import UNTRAINED, Trial
 from dcs.experiments.plan import EXPERIMENTS, available_samples
 from dcs.runs import METRICS, Parts, Seen, fit, read_history, see
@@ -98,14 +99,14 @@ def make_config(trial: Trial, found: data.Dataset, threads: int | None = None) -
 
 def _score(
     trial: Trial, source: data.Source, out: Path, threads: int | None
-) -> tuple[dict[str, Any], dict[str, float], evaluation.Result]:
+) -> tuple[dict[str, Any], dict[str, Any], evaluation.Result]:
     """Train an encoder, or load it, and score it; return also its settings and what else was measured."""
     experiment = EXPERIMENTS[trial.experiment]
     found = _load(source, experiment.resident)
     config = make_config(trial, found, threads)
     seen, test = _see(source, experiment.resident, json.dumps(config.front_end))
     used: dict[str, Any] = {}
-    metrics: dict[str, float] = {}
+    metrics: dict[str, Any] = {}
     if trial.method in experiment.baselines:
         encode = experiment.baselines[trial.method](trial, seen.x)
         used["training"] = config.model_dump(mode="json", include={"n_components", "front_end"})
@@ -125,7 +126,10 @@ def _score(
         used["training"] = {**record.plain()["training"], "versions": record.versions}
         if predictor.learned.objective is not None:
             used["objective"] = predictor.learned.objective
-        metrics = _step_seconds(folder / METRICS, batch_used(config, len(found.train)))
+        history = read_history(folder / METRICS)
+        metrics |= _step_seconds(history, batch_used(config, len(found.train)))
+        if curve := curve_of(history, steps_per_epoch(found, config)):
+            metrics["curve"] = curve
     train = encode(seen.x), found.train.y
     if trial.protocol == "clustering":
         return used, metrics, evaluation.clustering(train, seed=trial.seed)
@@ -160,8 +164,8 @@ def hold(path: Path, seconds: float, refusal: str) -> AbstractContextManager[Any
         raise RunError(refusal) from None
 
 
-def _step_seconds(path: Path, batch_size: int) -> dict[str, float]:
+def _step_seconds(history: list[dict[str, float]], batch_size: int) -> dict[str, float]:
     """Return the time of a step: the median over all epochs but the first."""
     # The first epoch includes the start; the rate is 0 where a training was resumed at the end of an epoch.
-    rates = [epoch["samples_per_second"] for epoch in read_history(path)[1:] if epoch["samples_per_second"]]
+    rates = [epoch["samples_per_second"] for epoch in history[1:] if epoch["samples_per_second"]]
     return {"step_seconds": round(batch_size / statistics.median(rates), 6)} if rates else {}
