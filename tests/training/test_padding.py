@@ -11,7 +11,7 @@ from dcs import DenoisingEncoder
 from dcs.data import Split
 from dcs.objectives import MSE, SURE, DenoisingAutoencoder, DenoisingCosine, Noise2Void
 from dcs.runs import nearest
-from dcs.runs.predictor import prediction_scale
+from dcs.runs.scale import prediction_scale
 from dcs.training import Facts, complete, make_objective, read_config, train
 from tests.helpers import seeded
 

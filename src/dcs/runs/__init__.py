@@ -2,7 +2,7 @@
 
 from dcs.runs.directory import Run, Stopped, load, read_history, save
 from dcs.runs.fitting import Parts, Seen, count_features, estimate, fit, see, see_shape
-from dcs.runs.predictor import Predictor, nearest, pooled
+from dcs.runs.predictor import Predictor, pooled
 from dcs.runs.record import (
     CHECKPOINTS,
     CONFIG,
@@ -16,6 +16,7 @@ from dcs.runs.record import (
     read_record,
     readable,
 )
+from dcs.runs.scale import nearest
 from dcs.training.loggers import Display
 from dcs.training.loop import seeded
 

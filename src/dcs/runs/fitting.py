@@ -33,8 +33,9 @@ from dcs.data import (
 from dcs.noise.split import HoldsSigma
 from dcs.objectives import AutomaticViews, MaskedObjective, Objective
 from dcs.runs.directory import Run, load
-from dcs.runs.predictor import Numbers, Predictor, largest_value, prediction_scale
+from dcs.runs.predictor import Predictor
 from dcs.runs.record import Learned, RunRecord
+from dcs.runs.scale import Numbers, largest_value, prediction_scale
 from dcs.training import Monitor, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.distributed import start
 from dcs.training.loggers import Display

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from dcs import models, objectives
 from dcs._progress import progress
 from dcs.augmentation import Views
 from dcs.data import (
-    Batches,
     DataWarning,
     Items,
     ListItems,
@@ -28,17 +26,12 @@ from dcs.data import (
     Spectrograms,
     Split,
     map_batches,
-    rows_per_batch,
-    valid_entries,
     windowed,
 )
 from dcs.runs.record import Learned, RunRecord
+from dcs.runs.scale import Array, Numbers, batches, largest_value, match, nearest
 from dcs.runs.tiling import Tiling, noise_at, places, predict_item
 
-Array = NDArray[Any]
-Numbers = Tensor | Samples
-_SCALE_SAMPLES = 16_384
-_FEW_ROWS = 64
 _OTHER_UNITS = 100  # pixels as integers and as fractions of one differ by 255
 # Seed of the masks that data is scored with. Not one that people choose: with it, `dcs.noise.add` would have
 # drawn the very noise that a split draws.
@@ -244,7 +237,7 @@ class Predictor:
         with models.inferring(self.network, self.device):
             predict_item(predict, items, index, self._tiling(), result, advance=advance)
         if self.scale_free and not by_window:
-            _match(result, items, index)
+            match(result, items, index)
         return result
 
     def _tiling(self) -> Tiling:
@@ -318,9 +311,9 @@ class Predictor:
             second, _ = self._seen(pair)
             if tuple(second.shape) != tuple(x.shape):
                 raise ValueError("pair must be a second observation of X, item by item, got other sizes")
-            pairs = _batches(second, None, self.device)
+            pairs = batches(second, None, self.device)
         with models.inferring(self.network, self.device):
-            for some, valid in _batches(x, lengths, self.device):
+            for some, valid in batches(x, lengths, self.device):
                 other = None if pairs is None else next(pairs)[0]
                 total += float(objective(self.network, some, generator, other, valid=valid)) * len(some)
         return total / len(x)
@@ -406,75 +399,3 @@ def pooled(features: Array, numbers: Array) -> Array:
     mean = sums[1] / sums[0]
     deviation = np.sqrt(np.maximum(0, sums[2] / sums[0] - mean**2))
     return np.concatenate([mean, deviation], axis=1).astype(np.float32)
-
-
-def nearest(x: Tensor, prediction: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Multiply each prediction by the number that takes it nearest to x; where it is not valid, it is 0."""
-    prediction = prediction if valid is None else prediction * valid
-    a, b = x.flatten(1).cpu().double(), prediction.flatten(1).cpu().double()
-    factor = (a * b).sum(1) / (b * b).sum(1).clamp(min=torch.finfo(torch.float64).tiny)
-    return (b * factor[:, None]).reshape(x.shape)
-
-
-def prediction_scale(
-    network: nn.Module,
-    objective: objectives.Objective,
-    x: Numbers,
-    lengths: Tensor | None = None,
-    device: torch.device | None = None,
-) -> float:
-    """Return the positive number a for which a s_hat is nearest to x over all samples: Σ⟨x, s_hat⟩/Σ‖s_hat‖².
-
-    It is 1 for an objective that sees the data's scale. At most 16,384 samples, evenly spread, are used.
-    Where predictions point away from the data (nothing was learned), it is the ratio of the norms.
-    """
-    if not objective.scale_free:
-        return 1.0
-    device = models.device_of(network) if device is None else device
-    rows = torch.arange(0, x.shape[0], -(-x.shape[0] // _SCALE_SAMPLES))
-    products = torch.zeros(3, dtype=torch.float64)
-    with models.inferring(network, device):
-        for seen, valid in _batches(x, lengths, device, rows):
-            if valid is not None:
-                seen = seen.where(valid, 0)
-            prediction = network(seen) if valid is None else network(seen) * valid
-            a, b = (part.flatten().cpu().double() for part in (seen, prediction))
-            products += torch.stack([a @ b, b @ b, a @ a])
-    inner, predicted, given = products.tolist()
-    if predicted <= 0:
-        return 1.0
-    scale = inner / predicted if inner > 0 else math.sqrt(given / predicted)
-    return scale if 0 < scale < math.inf else 1.0
-
-
-def _match(result: Array, items: Items, index: int) -> None:
-    """Shift and scale a prediction to the brightness and contrast of the noisy item, in place."""
-    rows = np.array_split(np.arange(items.sizes[index][0]), -(-result.size // 2**22))
-    sums = np.zeros(5)
-    for some in rows if result.size else ():
-        start, size = (int(some[0]), *[0] * (items.ndim - 1)), (len(some), *items.sizes[index][1:])
-        x = items.region(index, start, size).numpy().astype(np.float64)
-        place: Any = (..., slice(int(some[0]), int(some[-1]) + 1), *[slice(None)] * (items.ndim - 1))
-        s = result[place].astype(np.float64)
-        sums += [x.size, x.sum(), s.sum(), (x * s).sum(), (s * s).sum()]
-    count, of_x, of_s, of_both, of_square = sums
-    variance = of_square / count - (of_s / count) ** 2
-    factor = max(0.0, (of_both / count - of_x * of_s / count**2) / variance) if variance > 0 else 1.0
-    result *= factor
-    result += (of_x - factor * of_s) / count
-
-
-def largest_value(x: Numbers) -> float:
-    """Return the largest absolute value of data, or of a few samples of data that is not in memory."""
-    if isinstance(x, Samples):
-        x = x.read(range(0, x.shape[0], -(-x.shape[0] // _FEW_ROWS)))
-    return max(abs(float(extreme)) for extreme in torch.aminmax(x))
-
-
-def _batches(
-    x: Numbers, lengths: Tensor | None, device: torch.device, rows: Tensor | None = None
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield batches of samples, and which of their entries are not padding, if there is any."""
-    for batch in Batches(x, rows_per_batch(x), device=device, rows=rows).epoch():
-        inside = None if lengths is None else lengths[batch.rows].to(device)
-        yield batch.x, None if inside is None else valid_entries(inside, x.shape[1:])
