@@ -335,6 +335,17 @@ class DenoisingEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if differ or isinstance(X[0], str | os.PathLike):
                 return self._read_split(X, fitting)
         source = _source_of(X, "X")
+        if not isinstance(source, TorchDataset) and _ndim(source) == 5:  # volumes
+            return self._read_split(source, fitting)
+        if (
+            not fitting
+            and self.predictor_.window is not None
+            and _ndim(source) == len(self.predictor_.window)
+        ):
+            raise ValueError(
+                f"X must have an axis of samples before those of space, got shape {tuple(np.shape(source))}: "
+                f"pass X[None] for one"
+            )
         if isinstance(source, TorchDataset) or _ndim(source) > 2:
             x = self._samples(source, "X")
         else:

@@ -6,8 +6,10 @@ import json
 import re
 import signal
 
+import h5py
 import numpy as np
 import pytest
+import soundfile
 import tifffile
 import torch
 import zarr
@@ -273,3 +275,102 @@ def test_a_run_on_colour_takes_grey_pictures_and_gives_grey_ones_back(tmp_path):
         assert (image.mode, image.size) == ("L", (80, 75))
     assert inside("embed", run, tmp_path / "grey", "--out", tmp_path / "f.npy").returncode == 0
     assert np.load(tmp_path / "f.npy").shape == (1, 12)
+
+
+def test_the_file_of_the_data_is_never_replaced(run, tmp_path):
+    """An array in a file is named by ::, which is no part of the file's name."""
+    pictures = torch.stack([smooth((40, 50), seed) for seed in range(3)]).numpy()
+    with h5py.File(tmp_path / "keep.h5", "w") as file:
+        file["data"], file["precious"] = pictures, np.arange(5)
+    zarr.create_array(str(tmp_path / "keep.zarr" / "image"), data=pictures)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for data, out in (("keep.h5::data", "keep.h5"), ("keep.zarr::image", "keep.zarr")):
+        given = (tmp_path / data, "--out", tmp_path / out, "--overwrite")
+        refused = inside("denoise", run, *given)
+        assert refused.returncode == 1
+        assert "is the data itself" in refused.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_data_of_another_kind_is_refused(photos, run, tmp_path):
+    for number in range(3):
+        wave = 0.1 * np.sin(np.arange(9000 + number) / 5)
+        soundfile.write(tmp_path / f"{number}.wav", wave, 8000)
+    for command in ("embed", "denoise"):
+        said = inside(command, run, tmp_path, "--out", tmp_path.with_name(f"{command}.npy"))
+        assert said.returncode == 1
+        assert "was trained on other data, but" in said.stderr
+        assert "holds recordings" in said.stderr
+    sounds = tmp_path.with_name("sounds")
+    network = ("--set", 'network_options={"width": 4, "depth": 2}', "--epochs", "1", "--threads", "1")
+    trained = inside("fit", tmp_path, "--domain", "waveform", "--out", sounds, *network)
+    assert trained.returncode == 0, trained.stderr
+    said = inside("embed", sounds, photos, "--out", tmp_path.with_name("x.npy"))
+    assert said.returncode == 1
+    assert "was trained on recordings, but" in said.stderr
+    volume = tmp_path.with_name("volume.tif")
+    tifffile.imwrite(
+        volume, np.random.default_rng(0).random((20, 40, 40), np.float32), metadata={"axes": "ZYX"}
+    )
+    said = inside("denoise", run, volume, "--out", tmp_path.with_name("y.npy"))
+    assert "was trained on pictures, but" in said.stderr
+    assert "holds volumes" in said.stderr
+
+
+def test_options_without_effect_are_refused(photos, run, tmp_path):
+    said = inside("embed", run, photos, "--out", tmp_path / "x.npy", "--size", "48")
+    assert said.returncode == 1
+    assert "--size has no effect on a run that learned from windows of 32x32: leave it out" in said.stderr
+    masked = tmp_path / "masked"
+    fitted = inside("fit", photos, "--out", masked, *SMALL, "--objective", "n2v", "--epochs", "1")
+    assert fitted.returncode == 0, fitted.stderr
+    said = inside("denoise", masked, photos, "--out", tmp_path / "y.npy", "--draws", "2")
+    assert "--draws is only applicable to a run that learned from windows, and split them" in said.stderr
+    (masked / "model.safetensors").unlink()
+    said = inside("fit", photos, "--out", masked, "--resume", "--size", "48")
+    assert said.returncode == 1
+    assert "--size was 32 when the run began, is now 48: leave it out to resume" in said.stderr
+    said = inside("fit", photos, "--out", tmp_path / "z", "--set", "window=64")
+    assert "window must be a list of sizes, one for each axis, e.g. [64, 64], got 64" in said.stderr
+    said = inside("evaluate", run, "--labels", tmp_path / "none.txt")
+    assert said.stderr == f"dcs: {tmp_path / 'none.txt'}: No such file or directory\n"
+
+
+def test_arrays_of_volumes_and_colours_in_the_last_axis(tmp_path):
+    np.save(tmp_path / "volumes.npy", np.random.default_rng(0).random((2, 1, 16, 40, 40), np.float32))
+    said = inside("fit", tmp_path / "volumes.npy", "--dry-run", "--epochs", "1")
+    assert said.returncode == 0, said.stderr
+    training = json.loads(said.stdout)["training"]
+    assert (training["network"], training["window"]) == ("resunet", [16, 40, 40])
+    np.save(tmp_path / "last.npy", np.random.default_rng(0).random((3, 40, 50, 3), np.float32))
+    with pytest.warns(dcs.data.DataWarning, match="if the last axis is colour, give axes SYXC"):
+        dcs.data.load(tmp_path / "last.npy")
+    volumes = np.load(tmp_path / "volumes.npy")
+    options = {"network_options": {"width": 2, "depth": 1}, "max_epochs": 1, "random_state": 0}
+    encoder = dcs.DenoisingEncoder(**options).fit(volumes)
+    assert np.shape(encoder.denoise(volumes)) == (2, 16, 40, 40)
+
+
+def test_small_pictures_in_arrays_keep_their_type(tmp_path):
+    pictures = np.random.default_rng(0).integers(50, 200, (60, 8, 8), np.uint8)
+    np.save(tmp_path / "small.npy", pictures)
+    out = tmp_path / "run"
+    quick = ("--set", 'network_options={"hidden": [8]}', "--epochs", "2", "--threads", "1")
+    assert inside("fit", tmp_path / "small.npy", "--out", out, *quick).returncode == 0
+    for name in ("clean.npy", "clean.h5"):
+        done = inside("denoise", out, tmp_path / "small.npy", "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    clean = np.load(tmp_path / "clean.npy")
+    assert (clean.dtype, clean.shape) == (np.uint8, pictures.shape)
+    with h5py.File(tmp_path / "clean.h5") as file:
+        assert np.array_equal(file["data"], clean)
+    exact = runs.load(out).denoise(dcs.data.load(tmp_path / "small.npy").train)
+    assert np.array_equal(clean, np.rint(exact.clip(0, 1) * 255).astype(np.uint8))
+
+
+def test_one_picture_in_python_needs_an_axis_of_samples(photos, run):
+    encoder = dcs.load(run)
+    picture = smooth((40, 50), 0)
+    with pytest.raises(ValueError, match=r"got shape \(40, 50\): pass X\[None\] for one"):
+        encoder.denoise(picture)
+    assert encoder.denoise(picture[None]).shape == (1, 40, 50)

@@ -57,8 +57,8 @@ def test_axes_of_any_order_and_the_name_of_the_array_are_kept(tmp_path):
 
 
 def test_axes_that_do_not_fit_are_named(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros((1, 2, 3, 4, 5), np.uint8))
-    with pytest.raises(ValueError, match=r"a\.npy has 5 axes: name them with axes="):
+    np.save(tmp_path / "a.npy", np.zeros((1, 2, 3, 4, 5, 6), np.uint8))
+    with pytest.raises(ValueError, match=r"a\.npy has 6 axes: name them with axes="):
         ArrayOutput(tmp_path / "a.npy", tmp_path / "b.npy", ".npy")
-    with pytest.raises(DataError, match=r"has 5 axes of lengths .* names 3"):
+    with pytest.raises(DataError, match=r"has 6 axes of lengths .* names 3"):
         ArrayOutput(tmp_path / "a.npy", tmp_path / "b.npy", ".npy", "ZYX")

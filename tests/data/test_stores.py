@@ -49,11 +49,11 @@ KINDS = [".h5", ".hdf5", ".zarr"]
 def test_arrays_are_read_as_npy_files_are(tmp_path, kind, shape, dtype):
     array = (RNG.random(shape) * 200).astype(dtype)
     file = store(tmp_path / f"a{kind}", data=array)
-    expected = load(store(tmp_path / "a.npy", data=array)).train.x
+    expected = load(store(tmp_path / "a.npy", data=array)).train.read(range(9))
     for name in (file, f"{file}::data", f"{file}::/data"):
-        assert torch.equal(load(name).train.x, expected)
+        assert torch.equal(load(name).train.read(range(9)), expected)
     on_disk = load(file, resident=False).train.x
-    assert isinstance(on_disk, ArraySamples)
+    assert isinstance(on_disk, ArraySamples if len(shape) < 5 else CentralWindows)  # volumes are items
     rows = [7, 0, 7, 3]
     assert torch.equal(on_disk.read(rows), expected[rows])
     assert on_disk.read([]).shape == (0, *shape[1:])

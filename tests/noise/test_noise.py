@@ -151,6 +151,26 @@ def test_the_choice_of_flat_blocks_does_not_bias_the_level():
     assert noise.sigma_by_brightness(x).numpy() == pytest.approx(1, rel=0.03)
 
 
+@pytest.mark.parametrize("sigma", [0.04, 0.1])
+@pytest.mark.parametrize("steps", [255, None])
+def test_clipped_values_do_not_lower_the_level(sigma, steps):
+    dark = photographs().square()  # so that many values are near 0
+    x = noise.add(dark, "gaussian", sigma, clip=True)
+    x = x if steps is None else (x * steps).round() / steps
+    assert float((x == 0).float().mean()) > 0.02
+    levels = noise.sigma_by_brightness(x)
+    assert levels.max() < 1.25 * levels.min()
+    assert noise.estimate_sigma(x, "flat") == pytest.approx(sigma, rel=0.1)
+
+
+def test_counts_without_photons_are_not_clipped_values():
+    """Zeros of photon counts must not be left out: the noise is weaker there because the signal is."""
+    for count in (2, 10, 50):
+        x = torch.poisson(photographs() * count, generator=seeded()) / count
+        levels = noise.sigma_by_brightness(x)
+        assert levels.max() > 2 * levels.min()
+
+
 def test_flat_blocks_by_a_plain_loop():
     x = noise.add(photographs()[:9], "gaussian", 0.1).double()
     blocks = [

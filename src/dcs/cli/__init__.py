@@ -65,7 +65,10 @@ def main() -> None:
     try:
         with naming_options():
             app()
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except OSError as error:
+        named = error.filename and error.strerror and "\n" not in str(error.filename)
+        sys.exit(f"dcs: {error.filename}: {error.strerror}" if named else f"dcs: {error}")
+    except (ValueError, TypeError, ImportError) as error:
         sys.exit(f"dcs: {error}")
 
 

@@ -84,18 +84,21 @@ def denoise(
         return
     source = reading.like(data, trained, predictor.shape)
     loaded = load(source, predictor)
-    if predictor.takes_windows(loaded.train) and predictor.front_end is None:
-        if suffix in ARRAY_SUFFIXES and _is_array(data) and len(predictor.window or ()) > 1:
-            typer.echo(_write_like(predictor, loaded.train, data, source.axes, out, draws))
-        elif as_array:
+    if draws and not (predictor.added and predictor.takes_windows(loaded.train)):
+        raise ValueError(
+            "--draws is only applicable to a run that learned from windows, and split them: leave it out"
+        )
+    by_window = predictor.takes_windows(loaded.train) and predictor.front_end is None
+    pictures = predictor.window if by_window else loaded.shape
+    if suffix in ARRAY_SUFFIXES and _is_array(data) and len(pictures or ()) > 1:
+        typer.echo(_write_like(predictor, loaded.train, data, source.axes, out, draws))
+    elif by_window:
+        if as_array:
             shape = _write_array(predictor, [split for _, split in splits(loaded, part)], out, draws)
             typer.echo(f"{out}: {shape}")
         else:
             typer.echo(_write_pictures(predictor, loaded, part, source, out, draws))
-        return
-    if draws is not None:
-        raise ValueError("--draws is only applicable to a run that learned from windows: leave it out")
-    if as_array:
+    elif as_array:
         denoised = np.concatenate([predictor.denoise(split) for _, split in splits(loaded, part)])
         write_npy(out, denoised)
         typer.echo(f"{out}: {denoised.shape}")
@@ -136,20 +139,24 @@ def _is_array(data: str) -> bool:
 def _write_like(
     predictor: "Predictor", split: "Split", data: str, axes: str | None, out: Path, draws: int | None
 ) -> str:
-    """Write denoised items to an array like the one that they were read from."""
+    """Write denoised samples to an array like the one that they were read from."""
     from dcs._progress import progress
     from dcs.data.array_output import ArrayOutput
 
-    items = predictor.items_of(split)
+    items = predictor.items_of(split) if predictor.takes_windows(split) else None
     with (
         unfinished(out) as path,
         ArrayOutput(Path(data).expanduser(), path, out.suffix.lower(), axes) as output,
-        progress("denoising", _entries(items)) as advance,
+        progress("denoising", len(split) if items is None else _entries(items)) as advance,
     ):
-        for row in range(len(items)):
+        if items is None:
+            for row, values in enumerate(_samples(predictor, split, advance)):
+                output.write(row, (0,) * len(output.layout.size), values)
+        else:
             how: Any = {"draws": draws, "advance": advance}
-            for start, values in _regions(predictor, items, row, out.absolute().parent, **how):
-                output.write(row, start, values)
+            for row in range(len(items)):
+                for start, values in _regions(predictor, items, row, out.absolute().parent, **how):
+                    output.write(row, start, values)
     return f"{out}: {output.layout.shape} {output.dtype}"
 
 

@@ -13,6 +13,7 @@ from dcs.cli.options import AsJson, Data, Domain, Reading, assignments, load, re
 from dcs.cli.output import is_within
 
 if TYPE_CHECKING:
+    from dcs.data import Source
     from dcs.runs import Predictor
 
 
@@ -56,12 +57,15 @@ def fit(
         typer.Option(
             min=1,
             help="Epochs of a clearly higher held-out loss before training stops; self-supervised objectives "
-            "hold nothing out unless --set validation=0.1 is given.",
+            "hold nothing out unless --set validation=0.1 is given.  [default: a fifteenth of all epochs, at "
+            "least 10; none for windows of pictures]",
         ),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples per step.  [default: 256; 64 for spectrograms, 16 for windows]"),
+        typer.Option(
+            min=1, help="Samples per step.  [default: 256; 64 for spectrograms, 16 for windows of 64 x 64]"
+        ),
     ] = None,
     learning_rate: Annotated[
         float | None,
@@ -89,7 +93,9 @@ def fit(
         int | None,
         typer.Option(min=0, help="Random seed for weights, sample order and masks.  [default: 0]"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of CPU threads.  [default: torch's own]")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any other setting, with its value in JSON."),
@@ -153,6 +159,7 @@ def fit(
         facts = Facts.of(loaded.train, loaded.rate, loaded.name)
         checked = complete(given, facts, domain)
     else:
+        _check_same_reading(reading, source, stored.source)
         checked = read_config({**stored.training.model_dump(), **given})
     source = source.as_read(loaded)
     front_end = make_front_end(checked)
@@ -223,6 +230,17 @@ def _tell_result(predictor: "Predictor", out: Path, data: str, source: Any, as_j
         source = source.model_copy(update={"rate": None, "size": None, "mixed": "auto"})
     command = ["dcs", "embed", str(out), data, "--out", "features.npy", *source.as_options()]
     typer.echo(f"next: {shlex.join(command)}")
+
+
+def _check_same_reading(reading: Reading, source: "Source", stored: "Source | None") -> None:
+    """Refuse options of reading that differ from those of the run that is resumed."""
+    for name in (name for name in reading.given if stored is not None and name not in ("root", "skip_bad")):
+        before, now = getattr(stored, name), getattr(source, name)
+        if before != now:
+            option = "data-seed" if name == "seed" else name
+            raise ValueError(
+                f"--{option} was {before} when the run began, is now {now}: leave it out to resume"
+            )
 
 
 def _without_none(options: dict[str, Any]) -> dict[str, Any]:

@@ -123,12 +123,38 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 def load(source: "Source", predictor: "Predictor | None" = None, resident: bool | None = None) -> "Dataset":
     """Load data, which must have the shape that a run was trained on, unless it learned from windows."""
     loaded = source.load(resident=resident)
+    if predictor is not None:
+        _check_kind(loaded, predictor, source)
     if predictor is not None and predictor.window is None and loaded.shape != predictor.shape:
         raise ValueError(
             f"{source.data} has samples of shape {loaded.shape}, but the run was trained on "
             f"{predictor.shape}: give data of that shape; images can be brought to it by --mixed and --size"
         )
     return loaded
+
+
+def _check_kind(loaded: "Dataset", predictor: "Predictor", source: "Source") -> None:
+    """Raise if data is of another kind than that of a run, or if a size was given that has no effect."""
+    window, items = predictor.window, loaded.train.items
+    kinds = ("recordings", "pictures", "volumes")
+    trained = predictor.record.source
+    was = None if trained is None else trained.rate is not None or trained.data in ("esc50", "tones")
+    if was is not None and was != (loaded.rate is not None):
+        one, other = ("recordings", "other data")[:: 1 if was else -1]
+        raise ValueError(
+            f"the run was trained on {one}, but {source.data} holds {other}: give data like that"
+        )
+    if window is not None and items is not None and items.ndim != len(window):
+        raise ValueError(
+            f"the run was trained on {kinds[len(window) - 1]}, but {source.data} holds "
+            f"{kinds[items.ndim - 1]}: give data like that, or name its axes with --axes"
+        )
+    size = (source.size,) * len(window or ()) if isinstance(source.size, int) else source.size
+    if window is not None and loaded.rate is None and size not in (None, window):
+        raise ValueError(
+            f"--size has no effect on a run that learned from windows of {'x'.join(map(str, window))}: leave "
+            f"it out"
+        )
 
 
 def splits(loaded: "Dataset", part: Part) -> "list[tuple[str, Split]]":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def is_within(path: Path, data: str) -> bool:
     """Return whether writing to a path would change the data."""
-    source = Path(data).expanduser().resolve()
+    source = Path(data.partition("::")[0]).expanduser().resolve()  # "::" names an array in a file
     return source.exists() and (path.resolve() == source or source in path.resolve().parents)
 
 

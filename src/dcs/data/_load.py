@@ -198,8 +198,25 @@ def _from_array(
     array: Any, axes: str | None, where: str, resident: bool | None, path: Path | None = None
 ) -> Split:
     if axes is None:
+        shape = tuple(getattr(array, "shape", ()))
+        if len(shape) == 5:
+            axes = "SCZYX"
+        else:
+            _warn_of_channels_last(shape, where)
+    if axes is None:
         return Split(from_array(array, where, resident, path))
     return from_axes(as_array(array, where), axes, where, resident, path)
+
+
+def _warn_of_channels_last(shape: tuple[int, ...], where: str) -> None:
+    """Warn of pictures that are likely to have their colours in the last axis."""
+    if len(shape) == 4 and shape[3] in (3, 4) and min(shape[1:3]) > 4:
+        warnings.warn(
+            f"{where} has shape {shape}, which is read as (n, c, h, w), pictures of {shape[1]} channels: if "
+            f"the last axis is colour, give {argument('axes')} SYXC, or move it to the second place",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _are_paths(source: object) -> bool:

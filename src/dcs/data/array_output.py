@@ -15,7 +15,7 @@ from dcs.data.image_output import to_integers
 ARRAY_SUFFIXES = (".npy", *HDF5_SUFFIXES, ZARR_SUFFIX)
 _CHUNK = 256  # entries of a chunk along an axis of space
 _NAME = "data"  # of an array in an HDF5 file whose source has no name
-_PLAIN = {3: "SYX", 4: "SCYX"}  # axes of arrays by their number, as samples are read
+_PLAIN = {3: "SYX", 4: "SCYX", 5: "SCZYX"}  # axes of arrays by their number, as samples are read
 
 
 class ArrayOutput:

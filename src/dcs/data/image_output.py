@@ -196,6 +196,8 @@ def _metadata(tiff: Any, own: Any, page: Any, dtype: np.dtype[Any]) -> dict[str,
         metadata |= {k: v for k, v in (tiff.imagej_metadata or {}).items() if k not in _OF_IMAGEJ}
     elif own.kind == "ome":
         metadata |= _ome_metadata(tiff, own)
+    elif own.kind == "shaped" and not page.description.startswith("{"):  # which tifffile itself adds
+        return {"metadata": metadata, "description": page.description}
     return {"metadata": metadata}
 
 

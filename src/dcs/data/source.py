@@ -165,9 +165,10 @@ class Source(Reading):
         return self.model_copy(update={"rate": self.rate or rate, "mixed": mixed, "size": size})
 
     def _has_recordings(self) -> bool:
-        """Whether these may be one's own recordings."""
+        """Whether these are one's own recordings."""
         path = Path(self.data).expanduser()
-        return self.data not in CATALOGUE and (path.is_dir() or path.suffix.lower() in AUDIO_SUFFIXES)
+        files = path.rglob("*") if path.is_dir() else [path]
+        return self.data not in CATALOGUE and any(file.suffix.lower() in AUDIO_SUFFIXES for file in files)
 
 
 def _absolute(data: str | os.PathLike[str]) -> str:

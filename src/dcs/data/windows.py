@@ -200,7 +200,10 @@ def windowed(split: Split, window: Sequence[int]) -> Split:
     """Return a split whose samples are windows: the centre of each item."""
     items = split.items or _items_of(split.x, len(window))
     if items.ndim != len(window):
-        raise ValueError(f"window must have {items.ndim} sizes, one for each axis, got {tuple(window)}")
+        raise ValueError(
+            f"window must have {items.ndim} sizes, as the data has {items.ndim} axes of space or time, got "
+            f"{tuple(window)}"
+        )
     return replace(split, x=CentralWindows(items, window), items=items)
 
 

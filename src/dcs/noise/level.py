@@ -17,6 +17,8 @@ _MOST_ROWS, _MOST_COLUMNS = 10_000, 256  # enough to test whether columns are in
 _HIGH_PASS = (-0.48296291314469025, 0.836516303737469, -0.22414386804185735, -0.12940952255092145)
 _BLOCK, _CELL = 16, 4  # sides of blocks, and of the cells in them
 _FLATTEST, _FEWEST_BLOCKS = 0.05, 16  # share of blocks that count as flat, and their least number
+# Clipped values: least share of all, factor over the next value, and least share of blocks without any.
+_CLIPPED, _SPIKE, _LEAST_INSIDE = 1e-3, 3, 0.1
 _LARGE = 48  # pixels along both sides, from which pictures are expected to have flat blocks
 
 
@@ -242,7 +244,26 @@ def _cells(images: Tensor) -> tuple[Tensor, Tensor]:
     blocks = flat.unfold(1, _BLOCK, _BLOCK).unfold(2, _BLOCK, _BLOCK).flatten(0, 2)
     cells = blocks.unfold(1, _CELL, _CELL).unfold(2, _CELL, _CELL).flatten(1, 2).flatten(2)
     check_finite(cells.sum(), x=images)
+    cells = _without_clipped(cells)
     return cells, cells.mean(2, dtype=torch.float64)
+
+
+def _without_clipped(cells: Tensor) -> Tensor:
+    """Leave out blocks with clipped values, as noise is weaker where it is clipped.
+
+    Values are clipped at the smallest or largest of all if far more values are there than at the next one;
+    counts of photons, which have a smallest value too, fall off slowly.
+    """
+    clipped = torch.zeros((), dtype=torch.bool, device=cells.device)
+    for values, end in zip((cells, -cells), (*cells.aminmax(),), strict=True):
+        at_end = cells == end
+        share = float(at_end.float().mean())
+        if _CLIPPED < share < 1:
+            following = values[~at_end].min()
+            if share > _SPIKE * float((values == following).float().mean()):
+                clipped = clipped | at_end
+    inside = ~clipped.expand(cells.shape).flatten(1).any(1)
+    return cells[inside] if int(inside.sum()) >= _LEAST_INSIDE * len(cells) else cells
 
 
 def _deviation_where_flat(cells: Tensor, means: Tensor) -> float:

@@ -186,6 +186,13 @@ class Predictor:
         x, lengths = self._seen(data)
         return self._map(lambda x, valid=None: self._undone(self._predict(x, valid)), x, lengths)
 
+    @property
+    def added(self) -> float:
+        """Standard deviation of the noise that was added to what the network has seen."""
+        if self.learned.paired:
+            return 0.0
+        return float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
+
     def denoise_item(
         self,
         items: Items,
@@ -208,9 +215,7 @@ class Predictor:
             advance: Function that is told how many more entries, without channels, are denoised.
         """
         self.check_predicts("denoise")
-        added = float(getattr(getattr(self.objective, "masker", None), "added", 0.0))
-        if self.learned.paired:  # no noise was added to what the network has seen
-            added = 0.0
+        added = self.added
         draws = (0 if items.ndim == 1 else _DRAWS) if draws is None else draws
         # The length of a prediction, where it is open, follows the loudness of each window, or the brightness
         # and contrast of the whole picture.

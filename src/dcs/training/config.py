@@ -283,9 +283,11 @@ def _for_windows(given: dict[str, Any], facts: Facts, name: objectives.Name | No
             given = {**given, "window": facts.shape[-ndim:]}
         elif "network" not in given and facts.rate is None and is_large(facts.shape):
             given = {**given, "window": default_window(2, [facts.shape[-2:]])}
-    if given.get("window") is None or facts.rate is not None:
+    window = given.get("window")
+    if window is None or facts.rate is not None:
         return given
-    window = given["window"]
+    if not isinstance(window, tuple | list):
+        raise ValueError(f"window must be a list of sizes, one for each axis, e.g. [64, 64], got {window!r}")
     usual: dict[str, Any] = {}
     if name is None or name.kind.predicts:  # others augment images in 0 … 1
         size = max(4, min(256, _WINDOW_ENTRIES // max(1, math.prod(window))))

@@ -137,7 +137,7 @@ def concerns(spread: float, statistics: dict[str, float]) -> list[str]:
     if statistics.get("floored", 0) > MOSTLY_FLOORED:
         found.append(
             f"{100 * statistics['floored']:.0f} % of the samples have an expected cosine at the floor: the "
-            f"data is very noisy or few entries are masked; mask more of them (masking rho), and leave the "
-            f"power of the weight at its default, -1"
+            f"data is very noisy or few entries are masked; if any are, mask more of them (masking rho), and "
+            f"leave the power of the weight at its default, -1"
         )
     return found
