@@ -271,6 +271,8 @@ class CentralWindows(Samples):
 
     def read(self, indices: Sequence[int]) -> Tensor:
         """Read the centres of some items."""
+        if not len(indices):
+            return torch.empty((0, *self.shape[1:]))
         return torch.stack([self._centre(int(index)) for index in indices])
 
     def _centre(self, index: int) -> Tensor:
