@@ -127,6 +127,10 @@ def test_tiff_keeps_its_resolution_and_description(tmp_path):
         page = made.pages[0]
         assert (page.resolution, page.resolutionunit) == ((300, 200), 2)
         assert page.description == "made by hand"
+    described = write(tmp_path / "described.tif", pixels, description="made by hand")
+    with tifffile.TiffFile(again(described)) as made:
+        assert made.pages[0].description == "made by hand"
+        assert made.series[0].kind == "shaped"
     given = {"axes": "ZYX", "spacing": 0.5, "unit": "um", "Info": "by hand"}
     imagej = write(tmp_path / "b.tif", pixels, imagej=True, metadata=given, resolution=(10, 10))
     with tifffile.TiffFile(again(imagej)) as made:
