@@ -135,15 +135,16 @@ def load(source: "Source", predictor: "Predictor | None" = None, resident: bool 
 
 def _check_kind(loaded: "Dataset", predictor: "Predictor", source: "Source") -> None:
     """Raise if data is of another kind than that of a run, or if a size was given that has no effect."""
-    window, items = predictor.window, loaded.train.items
+    window, items, trained = predictor.window, loaded.train.items, predictor.record.source
     kinds = ("recordings", "pictures", "volumes")
-    trained = predictor.record.source
-    was = None if trained is None else trained.rate is not None or trained.data in ("esc50", "tones")
-    if was is not None and was != (loaded.rate is not None):
-        one, other = ("recordings", "other data")[:: 1 if was else -1]
-        raise ValueError(
-            f"the run was trained on {one}, but {source.data} holds {other}: give data like that"
-        )
+    if trained is not None and trained.has_rate != (loaded.rate is not None):
+        # Arrays of signals are recordings without a rate.
+        other_shape = loaded.shape if trained.has_rate else predictor.shape
+        if len(other_shape) > 1:
+            one, other = ("recordings", "other data")[:: 1 if trained.has_rate else -1]
+            raise ValueError(
+                f"the run was trained on {one}, but {source.data} holds {other}: give data like that"
+            )
     if window is not None and items is not None and items.ndim != len(window):
         raise ValueError(
             f"the run was trained on {kinds[len(window) - 1]}, but {source.data} holds "

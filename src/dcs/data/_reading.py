@@ -114,10 +114,9 @@ def _split_noise(noise: object) -> dict[str, Any]:
     parts = noise.split(":") if isinstance(noise, str) else noise
     if isinstance(parts, tuple | list) and len(parts) >= 2:
         kind, strength, *switches = parts
-        if set(switches) <= set(_SWITCHES):
-            with contextlib.suppress(TypeError, ValueError):
-                if not isinstance(strength, bool):
-                    return {"kind": kind, "strength": float(strength), **dict.fromkeys(switches, True)}
+        with contextlib.suppress(TypeError, ValueError):
+            if set(switches) <= set(_SWITCHES) and not isinstance(strength, bool):
+                return {"kind": kind, "strength": float(strength), **dict.fromkeys(switches, True)}
     raise ValueError(
         f"noise must be KIND:STRENGTH, e.g. gaussian:0.5, got {noise!r:.60}; :clip and :fresh may follow it"
     )

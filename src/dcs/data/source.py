@@ -143,7 +143,7 @@ class Source(Reading):
 
     def as_read(self, data: Dataset) -> Self:
         """Return the source with the sample rate and the windows that its recordings were found to have."""
-        if not self._has_recordings() or data.rate is None:
+        if data.rate is None or not self._has_recordings():
             return self
         windows = {} if data.train.items is None else {"mixed": "windows", "size": data.shape[0]}
         return self.model_copy(update={"rate": data.rate, **windows})
@@ -157,12 +157,18 @@ class Source(Reading):
         """
         entry = CATALOGUE.get(trained.data)
         rate = trained.rate if entry is None else entry.rate
-        if rate is None or not self._has_recordings():
+        if not trained.has_rate or not self._has_recordings():
             plain = self.data in CATALOGUE or Path(self.data).suffix in (".csv", ".tsv", ".parquet", ".npz")
             return self if plain else self.model_copy(update={"axes": self.axes or trained.axes})
         mixed = trained.mixed if self.mixed == "auto" and self.size is None else self.mixed
         size = length if self.size is None else self.size
         return self.model_copy(update={"rate": self.rate or rate, "mixed": mixed, "size": size})
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it is known to hold recordings; see `as_read`."""
+        entry = CATALOGUE.get(self.data)
+        return (self.rate if entry is None else entry.rate) is not None
 
     def _has_recordings(self) -> bool:
         """Whether these are one's own recordings."""
