@@ -39,7 +39,7 @@ from dcs.runs.scale import Numbers, largest_value, prediction_scale
 from dcs.training import Monitor, TrainingConfig, make_front_end, make_network, make_objective, train
 from dcs.training.distributed import start
 from dcs.training.loggers import Display
-from dcs.training.loop import seeded
+from dcs.training.loop import seeded, threaded
 
 
 class Seen(NamedTuple):
@@ -139,8 +139,10 @@ def fit(
             trained, objective, x, config, pair=pair, lengths=lengths, recorder=run, monitor=parts.monitor
         )
         network.load_state_dict(trained.state_dict())
+        with threaded(config.threads):
+            scale = prediction_scale(network, objective, x, lengths, models.device_named(config.device))
         learned = Learned(
-            scale=prediction_scale(network, objective, x, lengths, models.device_named(config.device)),
+            scale=scale,
             units=units,
             largest=largest_value(data.x),
             feature_names=tuple(feature_names),

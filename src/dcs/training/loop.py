@@ -81,7 +81,8 @@ def train(
     # Data may be smaller than a batch; the learning rate of SGD is that of the actual batches.
     config = config.model_copy(update={"batch_size": batch_used(config, x.shape[0])})
     history = []
-    with _environment(config), distributed.explained_errors(group):
+    # torch's own seed is that of dropout.
+    with threaded(config.threads), seeded(config.seed), distributed.explained_errors(group):
         samples = TrainingSamples(x, pair, lengths, config, group, full_batches=objective.full_batches)
         model, objective = model.to(group.device), objective.to(group.device)
         trainer = _Trainer(model, objective, samples, config, group, monitor)
@@ -108,16 +109,15 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(config: TrainingConfig) -> Iterator[None]:
-    """Set the number of threads and torch's own seed, which dropout uses; restore both afterwards."""
-    threads = torch.get_num_threads()
+def threaded(threads: int | None) -> Iterator[None]:
+    """Set torch's number of threads, unless it is None, and restore it afterwards."""
+    before = torch.get_num_threads()
     try:
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-        with seeded(config.seed):
-            yield
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def _global_generators(device: torch.device) -> list[Generator]:
