@@ -35,10 +35,14 @@ def test_the_page_of_an_experiment_has_the_table_of_its_trials(name):
         assert as_markdown(table).strip() in page
 
 
-def test_the_page_on_denoising_has_the_tables_of_its_file():
-    table = printed("denoising.py", "table", "results/denoising.jsonl")
-    assert "### BSD68, 68 pictures, σ = 25/255" in table
-    assert table in (ROOT / "results" / "denoising.md").read_text()
+@pytest.mark.parametrize(
+    ("name", "heading"),
+    [("denoising", "### BSD68, 68 pictures, σ = 25/255"), ("features", "### NEU-DET, σ = 50/255")],
+)
+def test_the_page_of_a_study_has_the_tables_of_its_file(name, heading):
+    table = printed(f"{name}.py", "table", f"results/{name}.jsonl")
+    assert heading in table
+    assert table in (ROOT / "results" / f"{name}.md").read_text()
 
 
 def test_the_page_on_expt3_says_what_moved_it():
